@@ -3,7 +3,8 @@
  * window's diagnosis out. No files, no clock, no global state. Runs in the reading commands.
  *
  * The semantics are those of TraceML's published "Rank Straggler Policy"; the recorded answers in
- * tests/conformance/ pin them down. Means are computed in double precision from exact integer sums.
+ * tests/conformance/ pin them down, to the last bit: arithmetic is in double precision ms, in the
+ * order of the steps, since a share that sits on a threshold must fall to the same side.
  */
 #ifndef LAGGARD_AGGREGATOR_POLICY_H
 #define LAGGARD_AGGREGATOR_POLICY_H
@@ -102,17 +103,17 @@ struct lg_policy_input {
 /* A rank's averages over the window's steps. */
 struct lg_policy_rank {
     int32_t rank;
-    uint8_t available;            /* bit per metric */
-    double mean[LG_METRIC_COUNT]; /* ns; NAN: not available */
-    double compute, residual, step_time;
+    uint8_t available;                   /* bit per metric */
+    double mean[LG_METRIC_COUNT];        /* ms; NAN: not available */
+    double compute, residual, step_time; /* ms, likewise */
 };
 
 struct lg_policy_straggler { /* evidence of the straggler kinds */
     enum lg_component component;
     int32_t culprit, victim;
     const char *visible_metric; /* "backward", "forward_backward" */
-    double visible_culprit_ns, visible_victim_ns, visible_cost_ns, step_time_ns;
-    double excess_ns[LG_COMPONENT_COUNT]; /* NAN: component not available */
+    double visible_culprit_ms, visible_victim_ms, visible_cost_ms, step_time_ms;
+    double excess_ms[LG_COMPONENT_COUNT]; /* NAN: component not available */
     double coverage[LG_COMPONENT_COUNT];
 };
 
@@ -137,7 +138,7 @@ struct lg_policy_result {
     double share[LG_SHARE_COUNT]; /* NAN: null */
 
     struct lg_policy_straggler straggler; /* of the straggler issue, if there is one */
-    double step_time_ns;                  /* evidence of INPUT_BOUND; NAN: not computed */
+    double step_time_ms;                  /* evidence of INPUT_BOUND; NAN: not computed */
     uint8_t missing;                      /* bit per metric: signals that are missing */
     size_t with_metric[LG_METRIC_COUNT];  /* ranks with the metric available... */
     size_t universe;                      /* ...of so many */
