@@ -16,7 +16,7 @@
 #include "aggregator/error.h"
 #include "schema/spool.h"
 
-#define LG_SCHEMA_VERSION 1
+#define LG_SCHEMA_VERSION     1
 #define RANKDB_APPLICATION_ID 0x4c414747 /* "LAGG" in the file's header */
 
 struct rankdb;
@@ -92,13 +92,18 @@ int rankdb_extent(struct rankdb *db, int64_t *first, int64_t *last, int64_t *row
 /* 1 when the step has a row. */
 int rankdb_has_step(struct rankdb *db, int64_t step);
 
-/* Called with each step in ascending order, all columns decoded (other_ns computed). `value` is valid
- * during the call. Return non-zero to stop early. */
+/* Called with each step in ascending order, other_ns computed. `value` is valid during the call.
+ * Return non-zero to stop early. */
 typedef int rankdb_step_fn(void *context, int64_t step, const int64_t value[LG_COLUMNS]);
 
-/* Streams the steps first..last; memory does not depend on their number. */
-int rankdb_each_step(struct rankdb *db, int64_t first, int64_t last, rankdb_step_fn *fn,
-                     void *context, struct error *error);
+/* Which columns a reader wants: a set of RANKDB_COLUMN(dur_ns) | ... The fewer, the faster. */
+#define RANKDB_COLUMN(name) (UINT64_C(1) << LG_COL_##name)
+#define RANKDB_ALL_COLUMNS  (~UINT64_C(0))
+
+/* Streams the steps first..last; memory does not depend on their number. Columns outside `columns`
+ * are LG_NULL or not, as it happens. */
+int rankdb_each_step(struct rankdb *db, int64_t first, int64_t last, uint64_t columns,
+                     rankdb_step_fn *fn, void *context, struct error *error);
 
 typedef int rankdb_loss_fn(void *context, const struct rank_loss *loss);
 int rankdb_each_loss(struct rankdb *db, rankdb_loss_fn *fn, void *context, struct error *error);

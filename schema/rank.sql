@@ -1,21 +1,23 @@
 -- rank.sql: the tables of a rank database (rank-NNNNN.sqlite) and the views that people query.
 --
--- One file holds one rank of one run; another attempt of that rank (a restart) has a file of its own.
--- aggregator/rankdb.c runs this text when it makes a file, after replacing the words with a dollar sign, built
--- from schema/columns.def: $HOST_COLUMNS, $GPU_COLUMNS (definitions), $STEP_COLUMNS (one expression per
--- column of columns.def), $SYNC_SUM and $GPU_SYNC_SUM (sums of the parts that were measured).
+-- One file holds one rank of one run; another attempt of that rank (a restart) has a file of its
+-- own. aggregator/rankdb.c runs this text when it makes a file. It replaces the words that begin
+-- with a dollar sign by lists made from schema/columns.def: HOST_COLUMNS, COMMON_COLUMNS and
+-- GPU_COLUMNS are column definitions, STEP_COLUMNS is one expression per column, SYNC_SUM and
+-- GPU_SYNC_SUM add up the parts that were measured.
 --
--- Size matters more than looks in step_host, and reading is through the view `step`. Not stored:
--- the rank (table rank), other_ns (the rest of dur_ns), and where they follow from the rows around:
---   start_ns            NULL: the previous row's start_ns + dur_ns; -1: not measured. Always stored after a
---                       gap and in each step divisible by 64, so that a look-up never goes far back
---   optimizer_after_ns  stored as optimizer_before_ns = own time before the last sync (mostly 0)
---   other_after_ns      stored as other_before_ns, likewise
+-- Size matters more than looks in step_host and step_gpu; people and programs read the view `step`.
+-- Not stored: the rank (table rank), other_ns (the rest of dur_ns), and what follows from others:
+--   start_ns        NULL: the previous row's start_ns + dur_ns; -1: not measured. Always stored
+--                   after a gap and in steps divisible by 64, so no look-up goes far back
+--   X_before_ns     in place of X_after_ns: own time before the last sync, which is mostly 0
+--   common          columns that hardly ever change are kept once for each combination of their
+--                   values, in step_common
 -- In the view NULL means "not measured"; 0 means "measured, nothing".
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
-    value ANY
+    value
 ) WITHOUT ROWID;
 
 -- one row: who wrote the rows, and how it ended
@@ -44,8 +46,14 @@ CREATE TABLE rank (
 );
 
 CREATE TABLE step_host (
-    step INTEGER PRIMARY KEY
+    step   INTEGER PRIMARY KEY,
+    common INTEGER
     $HOST_COLUMNS
+);
+
+CREATE TABLE step_common (
+    id INTEGER PRIMARY KEY
+    $COMMON_COLUMNS
 );
 
 -- no row for a step: nothing was measured on a device
@@ -116,7 +124,9 @@ SELECT (SELECT rank FROM rank) AS rank,
        $SYNC_SUM AS sync_ns,
        g.gpu_dur_ns - g.gpu_input_wait_ns AS gpu_traced_ns,
        $GPU_SYNC_SUM AS gpu_sync_ns
-  FROM step_host AS h LEFT JOIN step_gpu AS g ON g.step = h.step;
+  FROM step_host AS h
+       LEFT JOIN step_common AS c ON c.id = h.common
+       LEFT JOIN step_gpu AS g ON g.step = h.step;
 
 -- the same for people: milliseconds
 CREATE VIEW step_ms AS
