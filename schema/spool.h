@@ -20,9 +20,9 @@
  * sizes and offsets are asserted below. Nothing in a spool may be trusted by a reader: a file can
  * be truncated or garbage.
  *
- * When the writer is gone (its pid does not exist or has another start time) a reader takes, in this
- * order: the ring, held[0..held_count), then the provisional copy with the larger `serial`, unless
- * its step is already there. For one step number the later one in this order wins.
+ * When the writer is gone (its pid does not exist or has another start time) a reader takes, in
+ * this order: the ring, held[0..held_count), then the provisional copy with the larger `serial`,
+ * unless its step is already there. For one step number the later one in this order wins.
  */
 #ifndef LAGGARD_SCHEMA_SPOOL_H
 #define LAGGARD_SCHEMA_SPOOL_H
@@ -32,19 +32,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LG_SPOOL_MAGIC "LAGSPOOL"
+#define LG_SPOOL_MAGIC   "LAGSPOOL"
 #define LG_SPOOL_VERSION 1u
-#define LG_SPOOL_SUFFIX ".spool"
-#define LG_PAGE 4096u
-#define LG_SLOTS 8192u
-#define LG_HELD 8u
-#define LG_WORKERS 64u
-#define LG_GROUPS 32u
-#define LG_RING_OFFSET (8u * LG_PAGE)
-#define LG_NULL INT64_MIN /* a column's value when it was not measured */
+#define LG_SPOOL_SUFFIX  ".spool"
+#define LG_PAGE          4096u
+#define LG_SLOTS         8192u
+#define LG_HELD          8u
+#define LG_WORKERS       64u
+#define LG_GROUPS        32u
+#define LG_RING_OFFSET   (8u * LG_PAGE)
+#define LG_NULL          INT64_MIN /* a column's value when it was not measured */
 
 /* the six stages, in the order of the columns */
-#define LG_STAGES(X) X(input_wait) X(h2d) X(forward) X(backward) X(optimizer) X(other)
+#define LG_STAGES(X)        X(input_wait) X(h2d) X(forward) X(backward) X(optimizer) X(other)
 #define LG_STAGE_ENUM(name) LG_STAGE_##name,
 enum lg_stage { LG_STAGES(LG_STAGE_ENUM) LG_STAGE_COUNT };
 
@@ -96,16 +96,16 @@ enum lg_rank_source {
 
 /* what the process was seen to use: lg_spool.seen, a bit set */
 enum lg_seen {
-    LG_SEEN_TORCH = 1 << 0,       /* PyTorch's probes are installed */
-    LG_SEEN_TORCH_PARTLY = 1 << 1,/* some of PyTorch's symbols were not found */
+    LG_SEEN_TORCH = 1 << 0,        /* PyTorch's probes are installed */
+    LG_SEEN_TORCH_PARTLY = 1 << 1, /* some of PyTorch's symbols were not found */
     LG_SEEN_GLOO = 1 << 2,
     LG_SEEN_NCCL = 1 << 3,
     LG_SEEN_CUDA = 1 << 4,
-    LG_SEEN_FSDP = 1 << 5,        /* FSDP labels: the published policy's strategy is fsdp */
+    LG_SEEN_FSDP = 1 << 5, /* FSDP labels: the published policy's strategy is fsdp */
     LG_SEEN_DDP = 1 << 6,
-    LG_SEEN_LOADER = 1 << 7,      /* DataLoader labels */
-    LG_SEEN_OPTIMIZER = 1 << 8,   /* Optimizer.step labels */
-    LG_SEEN_BACKWARD = 1 << 9     /* Engine::execute */
+    LG_SEEN_LOADER = 1 << 7,    /* DataLoader labels */
+    LG_SEEN_OPTIMIZER = 1 << 8, /* Optimizer.step labels */
+    LG_SEEN_BACKWARD = 1 << 9   /* Engine::execute */
 };
 
 enum lg_ended {
@@ -121,8 +121,9 @@ struct lg_spool {
     uint32_t slots;      /* LG_SLOTS */
     uint32_t slot_bytes; /* sizeof(struct lg_slot) */
     uint32_t pid, parent_pid;
-    uint64_t proc_start; /* field 22 of /proc/PID/stat: with pid and boot_id the process' identity */
-    uint32_t seq;        /* 0, 1, ...: which file of this process */
+    uint64_t
+        proc_start; /* field 22 of /proc/PID/stat: with pid and boot_id the process' identity */
+    uint32_t seq;   /* 0, 1, ...: which file of this process */
     uint32_t reserved;
     int64_t mono_ns, real_ns; /* one moment on CLOCK_MONOTONIC and CLOCK_REALTIME */
     char boot_id[40];         /* /proc/sys/kernel/random/boot_id, text */
@@ -135,8 +136,8 @@ struct lg_spool {
     _Atomic uint32_t rank_source;
     _Atomic uint32_t seen;
     _Atomic uint32_t held_count;
-    _Atomic uint64_t head; /* rows written to the ring */
-    _Atomic uint64_t tail; /* rows that a reader made durable */
+    _Atomic uint64_t head;           /* rows written to the ring */
+    _Atomic uint64_t tail;           /* rows that a reader made durable */
     _Atomic uint64_t steps_complete; /* commits reached */
     _Atomic uint32_t ended;          /* enum lg_ended */
     _Atomic uint32_t exit_status;
@@ -150,8 +151,8 @@ struct lg_spool {
 /* Updated at each event of the training thread; plain stores, a reader may see a mix. */
 struct lg_status {
     _Atomic uint64_t step;
-    _Atomic uint64_t since_ns;    /* CLOCK_MONOTONIC */
-    _Atomic uint32_t stage;       /* enum lg_stage */
+    _Atomic uint64_t since_ns; /* CLOCK_MONOTONIC */
+    _Atomic uint32_t stage;    /* enum lg_stage */
     _Atomic uint32_t in_collective;
     _Atomic uint64_t collective_seq;
     _Atomic uint32_t training_tid;
@@ -188,7 +189,7 @@ static_assert(sizeof(struct lg_worker) * LG_WORKERS == LG_PAGE, "the workers are
 static_assert(sizeof(struct lg_group) * LG_GROUPS == LG_PAGE, "the groups are one page");
 static_assert(sizeof(struct lg_slot) * LG_HELD == LG_PAGE, "the held rows are one page");
 
-static inline struct lg_status *lg_spool_status(struct lg_spool *s)
+static inline struct lg_status *lg_spool_status_page(struct lg_spool *s)
 {
     return (struct lg_status *)((char *)s + 1 * LG_PAGE);
 }

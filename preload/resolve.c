@@ -1,0 +1,207 @@
+/*
+ * resolve.c - finds the real functions behind the hooks by walking the loaded objects ourselves.
+ * Context: constructor (libc), PyTorch's registration of its engine, and the first call of a hook
+ * whose pointer is still empty (CUDA, NCCL).
+ *
+ * RATIONALE: no dlsym, dlopen or dlerror. They allocate, they look at their caller's address, and
+ * they do not see libraries that Python loaded with RTLD_LOCAL. dl_iterate_phdr sees every object,
+ * in load order; the first one after ours that defines the name is the function that would have run
+ * without us.
+ */
+#include "preload/hooks.h"
+
+#include <elf.h>
+#include <link.h>
+#include <string.h>
+
+#include "preload/boot.h"
+
+struct lg_real real;
+
+struct row {
+    const char *symbol;
+    void **pointer;
+    uint8_t area;
+    bool required;
+};
+
+enum { REQUIRED = 1, OPTIONAL = 0 };
+
+static const struct row rows[] = {
+#define CALL(area, need, id, symbol, ret, params)                                                  \
+    {symbol, (void **)(void *)&real.id, LG_AREA_##area, need == REQUIRED},
+#define HOOK(area, need, id, symbol, ret, params) CALL(area, need, id, symbol, ret, params)
+#include "preload/hooks.def"
+#undef CALL
+#undef HOOK
+};
+
+/* What a loaded object's dynamic section says about its symbols. */
+struct symbols {
+    ElfW(Addr) base;
+    const ElfW(Sym) * table;
+    const char *names;
+    const uint32_t *gnu_hash;
+    const uint32_t *sysv_hash;
+    const uint16_t *versions;
+};
+
+/* glibc relocates the pointers of a dynamic section in place, musl (and the vdso) doesn't. */
+static const void *dynamic_pointer(const struct symbols *s, ElfW(Addr) p)
+{
+    return (const void *)(p < s->base ? p + s->base : p);
+}
+
+static bool read_dynamic(struct symbols *s, const struct dl_phdr_info *info)
+{
+    const ElfW(Dyn) *d = NULL;
+    memset(s, 0, sizeof *s);
+    s->base = info->dlpi_addr;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    if (d == NULL)
+        return false;
+    for (; d->d_tag != DT_NULL; d++) {
+        const void *p = dynamic_pointer(s, d->d_un.d_ptr);
+        if (d->d_tag == DT_SYMTAB)
+            s->table = p;
+        else if (d->d_tag == DT_STRTAB)
+            s->names = p;
+        else if (d->d_tag == DT_GNU_HASH)
+            s->gnu_hash = p;
+        else if (d->d_tag == DT_HASH)
+            s->sysv_hash = p;
+        else if (d->d_tag == DT_VERSYM)
+            s->versions = p;
+    }
+    return s->table != NULL && s->names != NULL && (s->gnu_hash != NULL || s->sysv_hash != NULL);
+}
+
+/* A definition that a new program would be linked to: a function, not an old version of it. */
+static bool usable(const struct symbols *s, uint32_t i, const char *name)
+{
+    const ElfW(Sym) *sym = &s->table[i];
+    unsigned type = ELF64_ST_TYPE(sym->st_info);
+    if (sym->st_shndx == SHN_UNDEF || sym->st_value == 0)
+        return false;
+    if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE)
+        return false;
+    if (s->versions != NULL && (s->versions[i] & 0x8000) != 0)
+        return false;
+    return strcmp(s->names + sym->st_name, name) == 0;
+}
+
+/* ISO C knows no way from an object pointer to a function pointer; ELF does. */
+static lg_function as_function(void *p)
+{
+    union {
+        void *object;
+        lg_function function;
+    } u = {p};
+    return u.function;
+}
+
+static void *address_of(const struct symbols *s, uint32_t i)
+{
+    const ElfW(Sym) *sym = &s->table[i];
+    void *p = (void *)(s->base + sym->st_value);
+    if (ELF64_ST_TYPE(sym->st_info) == STT_GNU_IFUNC)
+        p = ((void *(*)(void))as_function(p))();
+    return p;
+}
+
+static void *find_gnu(const struct symbols *s, const char *name)
+{
+    uint32_t h = 5381;
+    for (const unsigned char *c = (const unsigned char *)name; *c != 0; c++)
+        h = h * 33 + *c;
+    const uint32_t nbuckets = s->gnu_hash[0], offset = s->gnu_hash[1], words = s->gnu_hash[2];
+    const ElfW(Addr) *bloom = (const ElfW(Addr) *)&s->gnu_hash[4];
+    const uint32_t *buckets = (const uint32_t *)&bloom[words], *chain = &buckets[nbuckets];
+    const unsigned bits = sizeof(ElfW(Addr)) * 8;
+    ElfW(Addr) word = bloom[(h / bits) % words];
+    ElfW(Addr) mask = (ElfW(Addr))1 << (h % bits) | (ElfW(Addr))1 << ((h >> s->gnu_hash[3]) % bits);
+    if (nbuckets == 0 || (word & mask) != mask)
+        return NULL;
+    for (uint32_t i = buckets[h % nbuckets]; i >= offset && i != 0; i++) {
+        uint32_t entry = chain[i - offset];
+        if ((entry | 1) == (h | 1) && usable(s, i, name))
+            return address_of(s, i);
+        if ((entry & 1) != 0)
+            break;
+    }
+    return NULL;
+}
+
+static void *find_sysv(const struct symbols *s, const char *name)
+{
+    uint32_t h = 0;
+    for (const unsigned char *c = (const unsigned char *)name; *c != 0; c++) {
+        h = (h << 4) + *c;
+        h ^= (h >> 24) & 0xf0;
+        h &= 0x0fffffff;
+    }
+    const uint32_t nbuckets = s->sysv_hash[0];
+    const uint32_t *buckets = &s->sysv_hash[2], *chain = &buckets[nbuckets];
+    for (uint32_t i = nbuckets != 0 ? buckets[h % nbuckets] : 0; i != 0; i = chain[i])
+        if (usable(s, i, name))
+            return address_of(s, i);
+    return NULL;
+}
+
+struct walk {
+    const struct row *first, *last;
+    enum lg_area area;
+    bool after_us;
+};
+
+static bool contains(const struct dl_phdr_info *info, const void *p)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+        ElfW(Addr) begin = info->dlpi_addr + h->p_vaddr;
+        if (h->p_type == PT_LOAD && (ElfW(Addr))p >= begin && (ElfW(Addr))p < begin + h->p_memsz)
+            return true;
+    }
+    return false;
+}
+
+static int visit(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct walk *w = data;
+    struct symbols s;
+    (void)size;
+    if (!w->after_us) {
+        w->after_us = contains(info, rows);
+        return 0;
+    }
+    if (!read_dynamic(&s, info))
+        return 0;
+    for (const struct row *r = w->first; r < w->last; r++) {
+        if (r->area != w->area || *r->pointer != NULL)
+            continue;
+        void *p = s.gnu_hash != NULL ? find_gnu(&s, r->symbol) : find_sysv(&s, r->symbol);
+        if (p != NULL)
+            __atomic_store_n(r->pointer, p, __ATOMIC_RELEASE);
+    }
+    return 0;
+}
+
+int lg_resolve_area(enum lg_area area)
+{
+    struct walk w = {rows, rows + LG_HOOKS, area, false};
+    int missing = 0;
+    dl_iterate_phdr(visit, &w);
+    for (const struct row *r = rows; r < rows + LG_HOOKS; r++)
+        missing += r->area == area && r->required && *r->pointer == NULL;
+    return missing;
+}
+
+lg_function lg_resolve_late(enum lg_hook hook)
+{
+    struct walk w = {rows + hook, rows + hook + 1, (enum lg_area)rows[hook].area, false};
+    LG_KEEP_ERRNO;
+    dl_iterate_phdr(visit, &w);
+    return as_function(*rows[hook].pointer);
+}

@@ -1,0 +1,314 @@
+/*
+ * spool.c - see spool.h. Context: opening on any thread at the first sign of training; rows on the
+ * training thread only.
+ *
+ * The first file of a process stays mapped for its whole life: identity, groups, status and workers
+ * are there, and other threads may look at them. When its ring is full, rows go on in a further
+ * file.
+ */
+#include "preload/spool.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "preload/boot.h"
+#include "preload/clock.h"
+#include "preload/environment.h"
+#include "preload/file.h"
+#include "preload/identity.h"
+#include "preload/machine.h"
+#include "preload/text.h"
+#include "preload/torch.h"
+
+static struct lg_spool *base;    /* the first file: identity, status, groups, workers */
+static struct lg_spool *current; /* the file that rows go to */
+static _Atomic uint32_t tried;
+static bool stopped;
+static uint32_t provisional_serial;
+
+enum { PATH = 512 };
+static char name_begin[192]; /* HOST.PID.STARTTIME. */
+static struct {
+    char boot_id[40], host[64];
+    uint64_t proc_start;
+} self;
+
+/* Field 22 of /proc/self/stat; the second field, a name in parentheses, can hold anything. */
+static uint64_t start_time(void)
+{
+    char stat[1024];
+    const char *p = NULL;
+    lg_file_read("/proc/self/stat", stat, sizeof stat);
+    for (char *c = stat; *c != 0; c++)
+        if (*c == ')')
+            p = c;
+    for (int field = 2; p != NULL && *p != 0; p++)
+        if (*p == ' ' && ++field == 22)
+            return lg_parse_number(p + 1, &p);
+    return 0;
+}
+
+static void know_self(void)
+{
+    struct utsname u;
+    uint64_t n = lg_file_read("/proc/sys/kernel/random/boot_id", self.boot_id, sizeof self.boot_id);
+    if (n > 0 && self.boot_id[n - 1] == '\n')
+        self.boot_id[n - 1] = 0;
+    lg_copy(self.host, sizeof self.host, uname(&u) == 0 ? u.nodename : "localhost");
+    for (char *c = self.host; *c != 0; c++)
+        if (*c == '/')
+            *c = '_';
+    self.proc_start = start_time();
+    struct lg_text t = lg_text_start(name_begin, sizeof name_begin);
+    lg_text_add(&t, self.host);
+    lg_text_add(&t, ".");
+    lg_text_add_number(&t, lg_process.pid);
+    lg_text_add(&t, ".");
+    lg_text_add_number(&t, self.proc_start);
+    lg_text_add(&t, ".");
+}
+
+/* LAGGARD_RECORDER = boot id:pid:start time:spool directory. Ours only if it runs on this host. */
+static void recorder_place(char *out)
+{
+    const char *r = lg_environment("LAGGARD_RECORDER");
+    size_t n = strlen(self.boot_id);
+    out[0] = 0;
+    if (r == NULL || n == 0 || strncmp(r, self.boot_id, n) != 0 || r[n] != ':')
+        return;
+    r += n;
+    for (int colons = 0; *r != 0; r++)
+        if (*r == ':' && ++colons == 3) {
+            lg_copy(out, PATH, r + 1);
+            return;
+        }
+}
+
+/* LAGGARD_DIR/spool/HOST, made on the way if it is needed. */
+static void run_dir_place(char *out)
+{
+    const char *dir = lg_environment("LAGGARD_DIR");
+    out[0] = 0;
+    if (dir == NULL)
+        return;
+    struct lg_text t = lg_text_start(out, PATH);
+    lg_text_add(&t, dir);
+    lg_file_mkdir(out);
+    lg_text_add(&t, "/spool");
+    lg_file_mkdir(out);
+    lg_text_add(&t, "/");
+    lg_text_add(&t, self.host);
+    lg_file_mkdir(out);
+    if (t.full)
+        out[0] = 0;
+}
+
+static struct lg_spool *make_in(const char *directory, uint32_t seq, enum lg_loss *why)
+{
+    char path[PATH + sizeof name_begin + 32];
+    bool exists = directory[0] != 0;
+    struct lg_spool *p = NULL;
+    /* a name is only taken where this process exec'ed another program that trains, too */
+    for (uint32_t s = seq; exists && s < seq + 64; s++) {
+        struct lg_text t = lg_text_start(path, sizeof path);
+        lg_text_add(&t, directory);
+        lg_text_add(&t, "/");
+        lg_text_add(&t, name_begin);
+        lg_text_add_number(&t, s);
+        lg_text_add(&t, LG_SPOOL_SUFFIX);
+        p = lg_file_map_new(path, LG_SPOOL_BYTES, why, &exists);
+        if (p != NULL)
+            p->seq = s;
+    }
+    return p;
+}
+
+/* The recorder's directory, or else the run directory. */
+static struct lg_spool *make_file(uint32_t seq, enum lg_loss *why)
+{
+    char directory[PATH];
+    *why = LG_LOSS_no_place;
+    recorder_place(directory);
+    struct lg_spool *p = make_in(directory, seq, why);
+    if (p != NULL)
+        return p;
+    run_dir_place(directory);
+    return make_in(directory, seq, why);
+}
+
+static int64_t real_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Everything but the magic, which is written last: a reader ignores a file without it. */
+static void write_header(struct lg_spool *s)
+{
+    const char *run = lg_environment("LAGGARD_RUN");
+    s->version = LG_SPOOL_VERSION;
+    s->columns = LG_COLUMNS;
+    s->file_bytes = LG_SPOOL_BYTES;
+    s->slots = LG_SLOTS;
+    s->slot_bytes = sizeof(struct lg_slot);
+    s->pid = lg_process.pid;
+    s->parent_pid = (uint32_t)syscall(SYS_getppid);
+    s->proc_start = self.proc_start;
+    s->mono_ns = (int64_t)lg_now_ns();
+    s->real_ns = real_ns();
+    lg_copy(s->boot_id, sizeof s->boot_id, self.boot_id);
+    lg_copy(s->run_id, sizeof s->run_id, run != NULL ? run : "");
+    lg_copy(s->host, sizeof s->host, self.host);
+    lg_torch_path(s->torch_path, sizeof s->torch_path);
+    lg_identity_write(s);
+    atomic_thread_fence(memory_order_release);
+    memcpy(s->magic, LG_SPOOL_MAGIC, sizeof s->magic);
+}
+
+bool lg_spool_tried(void)
+{
+    return tried != 0;
+}
+
+void lg_spool_open(void)
+{
+    enum lg_loss why;
+    if (atomic_exchange(&tried, 1) != 0)
+        return;
+    know_self();
+    struct lg_spool *s = make_file(0, &why);
+    if (s == NULL)
+        return;
+    write_header(s);
+    current = s;
+    base = s;
+}
+
+void lg_spool_status(uint64_t step, uint32_t stage, bool in_collective, uint64_t now,
+                     uint64_t entries_dropped)
+{
+    if (base == NULL)
+        return;
+    struct lg_status *s = lg_spool_status_page(base);
+    atomic_store_explicit(&s->step, step, memory_order_relaxed);
+    atomic_store_explicit(&s->since_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&s->stage, stage, memory_order_relaxed);
+    atomic_store_explicit(&s->in_collective, in_collective, memory_order_relaxed);
+    atomic_store_explicit(&base->entries_dropped, entries_dropped, memory_order_relaxed);
+}
+
+struct lg_worker *lg_spool_leave_parent(void)
+{
+    struct lg_worker *mine = NULL, *w = base != NULL ? lg_spool_workers(base) : NULL;
+    for (unsigned i = 0; w != NULL && mine == NULL && i < LG_WORKERS; i++) {
+        uint32_t nobody = 0;
+        if (atomic_compare_exchange_strong(&w[i].pid, &nobody, lg_process.pid))
+            mine = &w[i];
+    }
+    if (mine != NULL)
+        mine->begin_ns = lg_now_ns();
+    /* The mapping stays: the record is in it. Rows are no longer ours to write. */
+    base = current = NULL;
+    tried = 0;
+    stopped = false;
+    return mine;
+}
+
+void lg_spool_finish(int status)
+{
+    struct lg_worker *w = lg_page.worker;
+    if (lg_page.role == LG_ROLE_WORKER && w != NULL)
+        w->ended = 1;
+    if (base == NULL)
+        return;
+    lg_identity_write(base);
+    for (struct lg_spool *s = base;; s = current) {
+        s->exit_status = (uint32_t)status;
+        s->ended = LG_ENDED_EXIT;
+        if (s == current)
+            break;
+    }
+}
+
+/* ---- rows */
+
+static void stop(enum lg_loss why, uint64_t step)
+{
+    stopped = true;
+    current->stop_step = step;
+    current->stop_reason = why;
+}
+
+/* The ring is full: nobody drains it. One more file. */
+static bool next_file(uint64_t step)
+{
+    enum lg_loss why;
+    struct lg_spool *s = make_file(current->seq + 1, &why);
+    if (s == NULL) {
+        stop(why, step);
+        return false;
+    }
+    write_header(s);
+    current->next_file = 1;
+    if (current != base)
+        munmap(current, LG_SPOOL_BYTES);
+    current = s;
+    return true;
+}
+
+static void fill(struct lg_slot *slot, const struct lg_row *row, uint64_t number)
+{
+    slot->step = number;
+    lg_row_columns(row, slot->value);
+    atomic_store_explicit(&slot->state, LG_SLOT_COMPLETE, memory_order_release);
+}
+
+void lg_sink_row(const struct lg_row *row, uint64_t number)
+{
+    if (current == NULL)
+        return;
+    if (stopped) {
+        current->rows_lost++;
+        return;
+    }
+    uint64_t head = current->head;
+    if (head - current->tail >= LG_SLOTS) {
+        if (!next_file(number)) {
+            current->rows_lost++;
+            return;
+        }
+        head = 0;
+    }
+    fill(&lg_spool_ring(current)[head % LG_SLOTS], row, number);
+    atomic_store_explicit(&current->head, head + 1, memory_order_release);
+    lg_identity_write(base);
+}
+
+void lg_sink_provisional(const struct lg_row *row, uint64_t number)
+{
+    if (current == NULL || stopped)
+        return;
+    struct lg_slot *slot = &lg_spool_provisional(current)[++provisional_serial % 2];
+    slot->serial = 0;
+    atomic_store_explicit(&slot->state, LG_SLOT_OPEN, memory_order_release);
+    atomic_thread_fence(memory_order_release);
+    fill(slot, row, number);
+    slot->value[LG_COL_flags] |= LG_FLAG_provisional;
+    atomic_thread_fence(memory_order_release);
+    slot->serial = provisional_serial;
+    atomic_store_explicit(&current->steps_complete, number + 1, memory_order_relaxed);
+}
+
+void lg_sink_held(const struct lg_row *rows, uint32_t count, uint64_t first)
+{
+    if (current == NULL || stopped)
+        return;
+    struct lg_slot *held = lg_spool_held(current);
+    if (count > 0)
+        fill(&held[count - 1], &rows[count - 1], first + count - 1);
+    atomic_store_explicit(&current->held_count, count, memory_order_release);
+}
