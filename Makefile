@@ -78,6 +78,12 @@ build/tests/policy-vectors: tests/unit/policy_vectors.c $(aggregator_lib_o)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(DEPFLAGS) -o $@ $< $(aggregator_lib_o) $(LIBS) -lm
 
+# The step machine alone, fed from standard input (tests/scenarios/machine_reference).
+build/tests/machine-replay: tests/unit/machine_replay.c $(wildcard preload/*.[ch] schema/*)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $<
+test_programs += build/tests/machine-replay
+
 unit-tests: $(unit_bin) ## build the unit tests
 
 test: setup ## build and run every test (PyTorch's too, where it is or can be installed)

@@ -42,6 +42,7 @@ struct lg_process {
     uint32_t
         training; /* generation of the training thread: lg_tls.training of the one that is it */
     bool torch;   /* PyTorch's probes are installed */
+    bool time_io; /* the training thread's reads and waits are events */
 };
 extern struct lg_process lg_process;
 

@@ -86,6 +86,7 @@ void lg_feed_event(enum lg_event ev, uint64_t argument, uintptr_t frame)
     lg_machine_event(&machine, ev, now, argument, frame);
     lg_spool_status(machine.number, lg_machine_stage(&machine), machine.step.waiting > 0, now,
                     machine.dropped);
+    lg_process.time_io = lg_machine_wants_io(&machine);
     lg_tls.guard--;
 }
 

@@ -16,6 +16,7 @@
 #include "preload/boot.h"
 #include "preload/clock.h"
 #include "preload/counters.h"
+#include "preload/events.h"
 #include "preload/hooks.h"
 #include "preload/infer.h"
 #include "schema/spool.h"
@@ -44,6 +45,8 @@ static inline struct mark begin(void)
         return (struct mark){NOBODY, 0};
     if (!lg_process.torch)
         lg_infer_wait_begin();
+    else if (lg_process.time_io)
+        lg_feed(LG_EV_IO_BEGIN, 0, NULL);
     return (struct mark){TRAINING, 0};
 }
 
@@ -60,6 +63,8 @@ static void count_training(enum kind kind, ssize_t result)
     }
     if (!lg_process.torch)
         lg_infer_wait_end();
+    else if (lg_process.time_io)
+        lg_feed(LG_EV_IO_END, 0, NULL);
 }
 
 static void count_worker(uint64_t begun, enum kind kind, ssize_t result)

@@ -22,10 +22,10 @@ static unsigned current_part(const struct lg_machine *m)
     if (m->evaluating)
         return LG_PART_EVAL;
     if (m->step.ended && m->optimizer == 0)
-        return LG_PART_TAIL;
+        return m->io ? LG_PART_IO : LG_PART_TAIL;
     if (m->after_backward)
         return LG_STAGE_optimizer;
-    return LG_PART_HOLD;
+    return m->io ? LG_PART_IO : LG_PART_HOLD;
 }
 
 enum lg_stage lg_machine_stage(const struct lg_machine *m)
@@ -39,6 +39,11 @@ enum lg_stage lg_machine_stage(const struct lg_machine *m)
 static bool has_loader(const struct lg_machine *m)
 {
     return m->step.row.n_input > 0 || (m->ever_input && m->rows_without_input < 3);
+}
+
+bool lg_machine_wants_io(const struct lg_machine *m)
+{
+    return m->step.started && !has_loader(m);
 }
 
 /* ---- rows */
@@ -94,12 +99,18 @@ static void close_row(struct lg_machine *m, uint32_t flags)
     deliver(m, &row);
 }
 
-static void close_at_commit(struct lg_machine *m)
+/* No loader: what lies between the commit and a forward label is input. Without that label (R4 then
+ * takes the rest for forward) only reads and waits are. */
+static void close_at_commit(struct lg_machine *m, enum lg_event ev)
 {
     struct lg_row row;
     lg_step_close_at_commit(&m->step, &row);
     deliver(m, &row);
-    m->step.row.flags |= BIT(gap_input);
+    if (ev == LG_EV_FORWARD_BEGIN) {
+        lg_step_move(&m->step, LG_PART_TAIL, LG_STAGE_input_wait);
+        lg_step_move(&m->step, LG_PART_IO, LG_STAGE_input_wait);
+        m->step.row.flags |= BIT(gap_input);
+    }
 }
 
 /* R2 */
@@ -113,7 +124,7 @@ static void commit(struct lg_machine *m)
 static void found_optimizer(struct lg_machine *m)
 {
     m->mode = LG_MODE_OPTIMIZER;
-    m->usual_backward = m->last_backward = 0;
+    m->usual_backward = m->last_backward = m->usual_input = m->last_input = 0;
     for (uint32_t i = m->held_count; i > 0; i--)
         lg_row_prepend(&m->step.row, &m->held[i - 1]);
     m->number -= m->held_count;
@@ -131,7 +142,7 @@ static void boundary(struct lg_machine *m, enum lg_event ev)
         if (ev == LG_EV_INPUT_BEGIN)
             close_row(m, 0);
         else
-            close_at_commit(m);
+            close_at_commit(m, ev);
     } else if (ev != LG_EV_BACKWARD_BEGIN && m->mode == LG_MODE_OPTIMIZER &&
                m->usual_backward > 0 && m->step.row.n_backward >= m->usual_backward &&
                m->after_backward) {
@@ -207,6 +218,7 @@ static void backward_begin(struct lg_machine *m, bool accumulates)
         /* R4 */
         lg_step_move(&m->step, LG_PART_HOLD, LG_STAGE_forward);
         lg_step_move(&m->step, LG_PART_TAIL, LG_STAGE_forward);
+        lg_step_move(&m->step, LG_PART_IO, LG_STAGE_input_wait);
         m->step.ended = false; /* another model of the same iteration */
         m->step.row.n_backward++;
         m->step.row.sources |= SOURCE_BIT(engine);
@@ -339,6 +351,7 @@ void lg_machine_event(struct lg_machine *m, enum lg_event ev, uint64_t now, uint
     else if (opens_row(ev, argument))
         lg_step_start(&m->step, now);
     m->step.now = now;
+    m->io = ev == LG_EV_IO_BEGIN;
     if (ev == LG_EV_INPUT_BEGIN || ev == LG_EV_FORWARD_BEGIN || ev == LG_EV_BACKWARD_BEGIN)
         recover(m, frame);
 
@@ -378,6 +391,11 @@ void lg_machine_event(struct lg_machine *m, enum lg_event ev, uint64_t now, uint
     case LG_EV_H2D_END:
         unwind_to(m, ev);
         break;
+    case LG_EV_IO_BEGIN:
+        m->step.row.sources |= SOURCE_BIT(io);
+        break;
+    case LG_EV_IO_END:
+        break;
     case LG_EV_COMPILE:
         m->step.row.flags |= BIT(compile);
         break;
@@ -394,7 +412,7 @@ void lg_machine_finish(struct lg_machine *m, uint64_t now)
         if (has_loader(m))
             close_row(m, 0);
         else
-            close_at_commit(m);
+            close_at_commit(m, LG_EV_FORWARD_BEGIN);
     }
     publish_held(m);
 }

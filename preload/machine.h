@@ -27,6 +27,8 @@ enum lg_event {
     LG_EV_WAIT_END,
     LG_EV_H2D_BEGIN, /* host-to-device copy call */
     LG_EV_H2D_END,
+    LG_EV_IO_BEGIN, /* a read or wait, in a loop without a loader */
+    LG_EV_IO_END,
     LG_EV_COMPILE /* code is being compiled */
 };
 
@@ -62,6 +64,7 @@ struct lg_machine {
     bool accumulates;    /* the outermost backward accumulates gradients */
     bool after_backward; /* a backward of this step has ended, nothing of a next batch has begun */
     bool evaluating;
+    bool io; /* inside a read or wait; whatever event comes next is outside of it again */
     bool ever_input;
     uint32_t rows_without_input; /* in a row */
     uint64_t syncs_at_backward;  /* gradient syncs of the process when the backward began */
@@ -82,6 +85,9 @@ void lg_machine_event(struct lg_machine *m, enum lg_event ev, uint64_t now, uint
 
 /* The process ends in order: closes what is complete. */
 void lg_machine_finish(struct lg_machine *m, uint64_t now);
+
+/* Whether IO events are wanted: no loader tells what is input. */
+bool lg_machine_wants_io(const struct lg_machine *m);
 
 /* The stage that the thread is in, for the status page. */
 enum lg_stage lg_machine_stage(const struct lg_machine *m);

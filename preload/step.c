@@ -26,6 +26,7 @@ static void settle(struct lg_row *row)
     move_part(row, LG_PART_HOLD, LG_STAGE_other);
     move_part(row, LG_PART_TAIL, LG_STAGE_other);
     move_part(row, LG_PART_EVAL, LG_STAGE_other);
+    move_part(row, LG_PART_IO, LG_STAGE_other);
 }
 
 static void open_row(struct lg_step *s, uint64_t begin, const struct lg_counts *base)
@@ -99,8 +100,8 @@ void lg_step_close_at_commit(struct lg_step *s, struct lg_row *out)
     if (!out->last.usage)
         lg_counts_usage(&out->last);
     open_row(s, out->end, &out->last);
-    s->row.part[LG_STAGE_input_wait] = late.part[LG_PART_TAIL];
-    s->row.part[LG_STAGE_other] = late.part[LG_PART_EVAL];
+    for (unsigned i = LG_PART_TAIL; i < LG_PARTS; i++)
+        s->row.part[i] = late.part[i];
     s->row.synced = late.part[LG_PART_TAIL].sync + late.part[LG_PART_EVAL].sync > 0;
     s->row.flags = late.flags & ~s->committed.flags;
 }

@@ -28,6 +28,7 @@ enum {
     LG_PART_HOLD = LG_STAGE_COUNT, /* forward, if a backward follows; else other */
     LG_PART_TAIL, /* after the commit: other of this row or input of the next one */
     LG_PART_EVAL, /* evaluation: other of the row that it falls into */
+    LG_PART_IO,   /* reads and waits in hold or tail of a loop without a loader: input */
     LG_PARTS
 };
 
@@ -69,7 +70,8 @@ void lg_step_commit(struct lg_step *s, bool usage);
 /* Closes the row at the last event; what is not charged to a stage yet becomes `other`. */
 void lg_step_close(struct lg_step *s, struct lg_row *out);
 
-/* Closes the row at its commit; what came after it begins the next row, as its input. */
+/* Closes the row at its commit; what came after it begins the next row: still as tail, evaluation
+ * and reads, of which the rules make stages. */
 void lg_step_close_at_commit(struct lg_step *s, struct lg_row *out);
 
 /* Adds an earlier row, which ends where `later` begins, to it. */
