@@ -1,0 +1,255 @@
+/*
+ * diagnose.c - from a run's rows to a diagnosis (diagnose.h): aligns the ranks, lets the rules
+ * speak and puts the answer together. Runs in the reading commands.
+ */
+#include "aggregator/diagnose.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/aligned.h"
+#include "aggregator/rules.h"
+
+#define DEFAULT_WINDOW 100
+#define LARGEST_WORLD  (1 << 20) /* a larger number is damage, not a run */
+
+/* Every rule, in the order in which the findings of equal weight stand. */
+typedef void (*rule_function)(const struct lg_scope *scope, struct lg_diagnosis *d);
+static const rule_function rules[] = {
+    lg_rule_published,
+};
+
+/* ---- which columns are read ---- */
+
+bool lg_diagnose_needs(enum lg_column column)
+{
+    switch (column) {
+    case LG_COL_start_ns:
+    case LG_COL_sources:
+    case LG_COL_reads:
+    case LG_COL_read_bytes:
+    case LG_COL_write_bytes:
+    case LG_COL_fsyncs:
+    case LG_COL_h2d_overlapped:
+    case LG_COL_launches:
+    case LG_COL_collectives:
+    case LG_COL_hidden_input_ns:
+    case LG_COL_thread_cpu_ns:
+    case LG_COL_minor_faults:
+    case LG_COL_major_faults:
+    case LG_COL_voluntary_switches:
+    case LG_COL_involuntary_switches:
+    case LG_COL_n_backward:
+        return false; /* evidence for `laggard sql` */
+    default:
+        return true;
+    }
+}
+
+/* ---- ranks ---- */
+
+static int by_number(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Declared ranks: as listed, else 0..world-1. None: NULL and 0. Sorted, no rank twice. */
+static int32_t *declared_ranks(const struct lg_run *run, size_t *n)
+{
+    int32_t *list;
+    size_t kept = 0;
+
+    *n = run->n_expected;
+    if (*n == 0 && run->world > 0 && run->world <= LARGEST_WORLD)
+        *n = (size_t)run->world;
+    if (*n == 0)
+        return NULL;
+    list = lg_alloc(*n, sizeof(*list));
+    for (size_t i = 0; i < *n; i++)
+        list[i] = run->n_expected ? run->expected[i] : (int32_t)i;
+    qsort(list, *n, sizeof(*list), by_number);
+    for (size_t i = 0; i < *n; i++)
+        if (kept == 0 || list[i] != list[kept - 1])
+            list[kept++] = list[i];
+    *n = kept;
+    return list;
+}
+
+static void fill_ranks(struct lg_diagnosis *d, const struct lg_run *run, const int32_t *declared,
+                       size_t n_declared)
+{
+    size_t s = 0;
+
+    d->seen = lg_alloc(run->n_ranks, sizeof(*d->seen));
+    for (size_t i = 0; i < run->n_ranks; i++)
+        if (run->ranks[i].n > 0)
+            d->seen[d->n_seen++] = run->ranks[i].rank;
+    d->missing = lg_alloc(n_declared, sizeof(*d->missing));
+    for (size_t i = 0; i < n_declared; i++) {
+        while (s < d->n_seen && d->seen[s] < declared[i])
+            s++;
+        if (s == d->n_seen || d->seen[s] != declared[i])
+            d->missing[d->n_missing++] = declared[i];
+    }
+}
+
+/* The policy takes the ranks in its rows for all there are if none is declared: ranks with rows
+ * that can't be given to it have to be declared then. */
+static int32_t *expected_ranks(const struct lg_diagnosis *d, const struct lg_aligned *a, size_t *n)
+{
+    int32_t *list = declared_ranks(a->run, n);
+
+    if (list || (a->n > 0 && a->n_misaligned == 0))
+        return list;
+    *n = d->n_seen;
+    list = lg_alloc(d->n_seen, sizeof(*list));
+    memcpy(list, d->seen, d->n_seen * sizeof(*list));
+    return list;
+}
+
+static enum lg_strategy find_strategy(const struct lg_run *run)
+{
+    if (run->strategy)
+        return lg_strategy_parse(run->strategy);
+    for (size_t i = 0; i < run->n_ranks; i++)
+        if (run->ranks[i].seen & LG_SEEN_FSDP)
+            return LG_FSDP;
+    return LG_DDP;
+}
+
+/* ---- scopes ---- */
+
+struct lg_steps lg_scope_steps(const struct lg_scope *scope)
+{
+    const struct lg_aligned *a = scope->aligned;
+
+    if (scope->from == scope->to)
+        return (struct lg_steps){.first = LG_NULL, .last = LG_NULL};
+    return (struct lg_steps){.first = a->step[a->used[scope->from]],
+                             .last = a->step[a->used[scope->to - 1]],
+                             .count = (int64_t)(scope->to - scope->from)};
+}
+
+static void fill_windows(struct lg_diagnosis *d, const struct lg_scope *all)
+{
+    size_t n = (all->to - all->from + d->window - 1) / d->window;
+
+    d->windows = lg_alloc(n, sizeof(*d->windows));
+    for (; d->n_windows < n; d->n_windows++) {
+        struct lg_window *w = &d->windows[d->n_windows];
+        struct lg_scope scope = *all;
+        struct lg_policy_result result;
+
+        scope.from = all->from + d->n_windows * d->window;
+        scope.to = scope.from + d->window < all->to ? scope.from + d->window : all->to;
+        lg_published_run(&scope, &result);
+        *w = (struct lg_window){
+            .steps = lg_scope_steps(&scope),
+            .clock = result.clock,
+            .kind = result.kind,
+            .level = lg_issue_level(&result.issue[0]),
+            .rank = lg_issue_rank(&result.issue[0]),
+            .stage = lg_kind_blame(result.kind),
+            .score = result.issue[0].score,
+        };
+        lg_policy_result_free(&result);
+    }
+}
+
+static struct lg_steps aligned_steps(const struct lg_aligned *a)
+{
+    if (a->n == 0)
+        return (struct lg_steps){.first = LG_NULL, .last = LG_NULL};
+    return (struct lg_steps){
+        .first = a->step[0], .last = a->step[a->n - 1], .count = (int64_t)a->n};
+}
+
+/* ---- the whole ---- */
+
+static struct lg_diagnosis *new_diagnosis(const struct lg_run *run, size_t window)
+{
+    struct lg_diagnosis *d = lg_alloc(1, sizeof(*d));
+
+    d->dir = run->dir ? lg_strdup(run->dir) : NULL;
+    d->command = run->command ? lg_strdup(run->command) : NULL;
+    d->running = run->running;
+    d->world = run->world;
+    d->strategy = find_strategy(run);
+    d->window = window ? window : DEFAULT_WINDOW;
+    d->frontier.transfer_ns = d->frontier.exposed_ns = LG_NULL;
+    return d;
+}
+
+static void judge(struct lg_diagnosis *d, const struct lg_scope *all)
+{
+    struct lg_scope last = *all;
+    struct lg_observed observed;
+
+    if (all->to - all->from > d->window)
+        last.from = all->to - d->window;
+    lg_published_run(&last, &d->published);
+    d->published_steps = lg_scope_steps(&last);
+    d->clock = d->published.clock;
+    fill_windows(d, all);
+    lg_means(all->aligned, d);
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        rules[i](&last, d);
+    lg_observe(&last, d, &observed);
+    lg_decide(d, &observed);
+    d->verdict.sentence = lg_sentence(d, &last, &observed);
+    lg_advise(d, all->aligned->run);
+    lg_observed_free(&observed);
+}
+
+struct lg_diagnosis *lg_diagnose(const struct lg_run *run,
+                                 const struct lg_diagnose_options *options)
+{
+    static const struct lg_diagnose_options defaults = {.first_step = LG_NULL,
+                                                        .last_step = LG_NULL};
+    const struct lg_diagnose_options *o = options ? options : &defaults;
+    struct lg_diagnosis *d = new_diagnosis(run, o->window);
+    struct lg_aligned *a = lg_align(run, o->first_step, o->last_step);
+    struct lg_scope all = {.aligned = a, .to = a->n_used, .strategy = d->strategy};
+    size_t n_declared;
+    int32_t *declared = declared_ranks(run, &n_declared), *expected;
+
+    fill_ranks(d, run, declared, n_declared);
+    d->steps = aligned_steps(a);
+    expected = expected_ranks(d, a, &all.n_expected);
+    all.expected = expected;
+    judge(d, &all);
+    free(declared);
+    free(expected);
+    lg_aligned_free(a);
+    return d;
+}
+
+void lg_diagnosis_free(struct lg_diagnosis *d)
+{
+    if (!d)
+        return;
+    for (size_t i = 0; i < d->n_findings; i++)
+        json_decref(d->findings[i].evidence);
+    for (size_t i = 0; i < d->n_coverage; i++)
+        free(d->coverage[i].why);
+    for (size_t i = 0; i < d->n_losses; i++)
+        free(d->losses[i].text);
+    lg_texts_free(&d->verdict.next);
+    lg_texts_free(&d->notes);
+    lg_policy_result_free(&d->published);
+    free(d->verdict.sentence);
+    free(d->findings);
+    free(d->suspects);
+    free(d->windows);
+    free(d->means);
+    free(d->coverage);
+    free(d->losses);
+    free(d->seen);
+    free(d->missing);
+    free(d->dir);
+    free(d->command);
+    free(d);
+}

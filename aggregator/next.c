@@ -1,0 +1,173 @@
+/*
+ * next.c - what to look at next, per kind: a table of commands and hints with placeholders. Runs in
+ * the reading commands; nothing is executed here.
+ */
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/rules.h"
+
+enum condition { ALWAYS, WITH_DEVICE, WITHOUT_DEVICE };
+
+struct advice {
+    enum lg_kind kind;
+    enum condition when;
+    const char *text; /* {run} {rank} {host} {first} {last} {seconds} */
+};
+
+#define PER_RANK(columns)                                                                          \
+    "laggard sql {run} \"SELECT rank, " columns " FROM step WHERE step BETWEEN {first} AND "       \
+    "{last} GROUP BY rank\""
+#define PROFILE_RANK                                                                               \
+    "on rank {rank} only: nsys profile --trace=cuda,nvtx,osrt --delay=60 --duration={seconds} "    \
+    "-o rank{rank} COMMAND"
+
+static const struct advice table[] = {
+    {LG_INPUT_STRAGGLER, ALWAYS,
+     PER_RANK("avg(input_wait_ns)/1e6 AS input_ms, avg(reads) AS reads, avg(read_bytes)/1e6 AS "
+              "read_mb, avg(hidden_input_ns)/1e6 AS loader_ms, avg(major_faults) AS major_faults")},
+    {LG_INPUT_STRAGGLER, ALWAYS,
+     "compare the loader of rank {rank} ({host}) with the others': number of workers, storage "
+     "path, free CPU cores (laggard sql {run} \"SELECT * FROM worker\")"},
+    {LG_H2D_STRAGGLER, ALWAYS,
+     PER_RANK("avg(h2d_ns)/1e6 AS h2d_ms, avg(h2d_copies) AS copies, avg(h2d_bytes)/1e6 AS mb")},
+    {LG_H2D_STRAGGLER, ALWAYS,
+     "on {host}: nvidia-smi -q -d PCI (link width and generation), and whether the batches of rank "
+     "{rank} are in pinned memory"},
+    {LG_COMPUTE_STRAGGLER, ALWAYS,
+     PER_RANK("avg(forward_ns)/1e6 AS forward_ms, avg(thread_cpu_ns)/1e6 AS cpu_ms, "
+              "avg(involuntary_switches) AS preempted, avg(launches) AS launches")},
+    {LG_COMPUTE_STRAGGLER, WITH_DEVICE, "on {host}: nvidia-smi -q -d PERFORMANCE,CLOCK,POWER"},
+    {LG_COMPUTE_STRAGGLER, WITH_DEVICE, PROFILE_RANK},
+    {LG_COMPUTE_STRAGGLER, WITHOUT_DEVICE,
+     "on {host}: perf top -p PID_OF_RANK_{rank}, and who else uses its cores (cpu_ms far below "
+     "forward_ms, many preemptions)"},
+    {LG_STRAGGLER, ALWAYS,
+     PER_RANK("avg(forward_ns-forward_sync_ns)/1e6 AS forward_ms, "
+              "avg(backward_ns-backward_sync_ns)/1e6 AS backward_ms, "
+              "avg(optimizer_ns-optimizer_sync_ns)/1e6 AS optimizer_ms, "
+              "avg(other_ns-other_sync_ns)/1e6 AS other_ms")},
+    {LG_STRAGGLER, WITH_DEVICE, PROFILE_RANK},
+    {LG_INPUT_BOUND, ALWAYS,
+     PER_RANK("avg(input_wait_ns)/1e6 AS input_ms, avg(reads) AS reads, avg(read_bytes)/1e6 AS "
+              "read_mb, avg(hidden_input_ns)/1e6 AS loader_ms")},
+    {LG_INPUT_BOUND, ALWAYS,
+     "more loader workers or a deeper prefetch (num_workers, prefetch_factor); where the workers' "
+     "time goes: laggard sql {run} \"SELECT * FROM worker\""},
+    {LG_H2D_BOUND, ALWAYS,
+     PER_RANK("avg(gpu_h2d_ns)/1e6 AS h2d_ms, avg(h2d_bytes)/1e6 AS mb, "
+              "avg(h2d_overlapped)/1e6 AS overlapped_mb")},
+    {LG_H2D_BOUND, ALWAYS,
+     "pinned memory with asynchronous copies (pin_memory=True, non_blocking=True), copied ahead on "
+     "another stream"},
+    {LG_RESIDUAL_HEAVY, ALWAYS,
+     PER_RANK("avg(other_ns)/1e6 AS other_ms, avg(write_bytes)/1e6 AS written_mb, avg(fsyncs) AS "
+              "fsyncs, avg(host_syncs) AS host_syncs, avg(thread_cpu_ns)/1e6 AS cpu_ms")},
+    {LG_RESIDUAL_HEAVY, ALWAYS,
+     "what runs between the stages: logging, metrics, checkpoints, garbage collection, evaluation"},
+    {LG_COMPUTE_BOUND, WITH_DEVICE,
+     "on one rank: nsys profile --trace=cuda,nvtx,osrt --delay=60 --duration={seconds} COMMAND"},
+    {LG_COMPUTE_BOUND, ALWAYS,
+     PER_RANK("avg(forward_ns)/1e6 AS forward_ms, avg(backward_ns)/1e6 AS backward_ms, "
+              "avg(sync_ns)/1e6 AS in_collectives_ms, avg(optimizer_ns)/1e6 AS optimizer_ms")},
+    {LG_WARMUP, ALWAYS, "let the run go on for more steps, then: laggard report {run}"},
+    {LG_NO_DATA, ALWAYS, "laggard doctor -- COMMAND (what would be observed here, and what not)"},
+    {LG_INCOMPLETE_DATA, ALWAYS,
+     "laggard doctor -- COMMAND (what would be observed here, and what not)"},
+};
+
+/* ---- placeholders ---- */
+
+/* For a shell: quoted if it holds anything unusual. */
+static char *shell_word(const char *text)
+{
+    struct lg_texts parts = {0};
+    const char *c = text;
+    char *joined, *word;
+
+    while (*c && (isalnum((unsigned char)*c) || strchr("/._-+:=@%", *c)))
+        c++;
+    if (*text && !*c)
+        return lg_strdup(text);
+    for (c = text; *c; c += strcspn(c, "'"), c += *c == '\'')
+        lg_texts_add(&parts, lg_format("%.*s", (int)strcspn(c, "'"), c));
+    if (*text && text[strlen(text) - 1] == '\'')
+        lg_texts_add(&parts, lg_strdup(""));
+    joined = lg_texts_join(&parts, "'\\''");
+    word = lg_format("'%s'", joined);
+    free(joined);
+    lg_texts_free(&parts);
+    return word;
+}
+
+static const char *host_of(const struct lg_run *run, int32_t rank)
+{
+    const struct lg_rank *r = lg_run_find(run, rank);
+
+    return r && *r->host ? r->host : "its host";
+}
+
+/* How long 20 steps take, at least 1 s. */
+static long seconds_for_steps(const struct lg_diagnosis *d)
+{
+    for (size_t i = 0; i < d->n_means; i++)
+        if (!isnan(d->means[i].mean[LG_COL_dur_ns]))
+            return (long)ceil(fmax(1, 20 * d->means[i].mean[LG_COL_dur_ns] / 1e9));
+    return 10;
+}
+
+/* The value of the placeholder that `at` begins with ("{rank}..."), or NULL; owned by the caller.
+ */
+static char *placeholder(const char *at, const struct lg_diagnosis *d, const struct lg_run *run)
+{
+    const struct lg_steps *steps = &d->verdict.steps;
+
+    if (strncmp(at, "{run}", 5) == 0)
+        return shell_word(d->dir ? d->dir : "RUN");
+    if (strncmp(at, "{rank}", 6) == 0)
+        return lg_format("%" PRId32, d->verdict.rank);
+    if (strncmp(at, "{host}", 6) == 0)
+        return lg_strdup(host_of(run, d->verdict.rank));
+    if (strncmp(at, "{first}", 7) == 0)
+        return lg_format("%" PRId64, steps->first == LG_NULL ? 0 : steps->first);
+    if (strncmp(at, "{last}", 6) == 0)
+        return lg_format("%" PRId64, steps->last == LG_NULL ? 0 : steps->last);
+    if (strncmp(at, "{seconds}", 9) == 0)
+        return lg_format("%ld", seconds_for_steps(d));
+    return NULL;
+}
+
+static char *fill_in(const char *text, const struct lg_diagnosis *d, const struct lg_run *run)
+{
+    struct lg_texts parts = {0};
+    char *joined;
+
+    while (*text) {
+        char *value = *text == '{' ? placeholder(text, d, run) : NULL;
+        size_t length = value ? strcspn(text, "}") + 1 : 1 + strcspn(text + 1, "{");
+
+        lg_texts_add(&parts, value ? value : lg_format("%.*s", (int)length, text));
+        text += length;
+    }
+    joined = lg_texts_join(&parts, "");
+    lg_texts_free(&parts);
+    return joined;
+}
+
+void lg_advise(struct lg_diagnosis *d, const struct lg_run *run)
+{
+    bool device = false;
+
+    for (size_t i = 0; i < run->n_ranks; i++)
+        device = device || run->ranks[i].has_device;
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        const struct advice *a = &table[i];
+        bool fits = a->when == ALWAYS || (a->when == WITH_DEVICE) == device;
+
+        if (a->kind == d->verdict.kind && fits)
+            lg_texts_add(&d->verdict.next, fill_in(a->text, d, run));
+    }
+}

@@ -1,0 +1,167 @@
+/*
+ * rule_published.c - the published policy (policy.c) over a scope of aligned iterations, and its
+ * issues as findings. Runs in the reading commands.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "aggregator/rules.h"
+
+/* All iterations were start-up, warm-up, compilation or the begin of an epoch. */
+static void all_left_out(struct lg_policy_result *result)
+{
+    *result = (struct lg_policy_result){
+        .first_step = LG_NULL,
+        .last_step = LG_NULL,
+        .kind = LG_WARMUP,
+        .n_issues = 1,
+        .issue = {{.kind = LG_WARMUP, .score = (double)NAN, .share = (double)NAN}},
+        .step_time_ms = (double)NAN,
+    };
+    for (int s = 0; s < LG_SHARE_COUNT; s++)
+        result->share[s] = (double)NAN;
+}
+
+void lg_published_run(const struct lg_scope *scope, struct lg_policy_result *result)
+{
+    const struct lg_aligned *a = scope->aligned;
+    size_t steps = scope->to - scope->from, n = 0;
+    struct lg_policy_row *row;
+    struct lg_policy_input input;
+
+    if (a->n > 0 && a->n_used == 0) {
+        all_left_out(result);
+        return;
+    }
+    row = lg_alloc(a->n_ranks * steps, sizeof(*row));
+    for (size_t r = 0; r < a->n_ranks; r++)
+        for (size_t k = scope->from; k < scope->to; k++)
+            lg_aligned_policy_row(a, r, a->used[k], &row[n++]);
+    input = (struct lg_policy_input){
+        .rows = row,
+        .n_rows = n,
+        .expected = scope->expected,
+        .n_expected = scope->n_expected,
+        .window = (int64_t)steps,
+        .strategy = scope->strategy,
+    };
+    lg_policy_run(&input, result);
+    free(row);
+}
+
+static bool stands_alone(enum lg_kind kind)
+{
+    return kind == LG_BALANCED || kind == LG_WARMUP || kind == LG_INCOMPLETE_DATA ||
+           kind == LG_NO_DATA;
+}
+
+/* A kind that stands alone is no finding: nothing was found. */
+enum lg_level lg_issue_level(const struct lg_policy_issue *issue)
+{
+    static const enum lg_level level[] = {LG_LEVEL_INFO, LG_LEVEL_WARNING, LG_LEVEL_CRITICAL};
+
+    return stands_alone(issue->kind) ? LG_LEVEL_NONE : level[issue->severity];
+}
+
+/* The rank of a bound kind is only the one with the largest value: nobody is accused. */
+int32_t lg_issue_rank(const struct lg_policy_issue *issue)
+{
+    return issue->has_rank && lg_kind_is_straggler(issue->kind) ? issue->rank : LG_NO_RANK;
+}
+
+enum lg_blame lg_kind_blame(enum lg_kind kind)
+{
+    static const enum lg_blame blame[LG_KIND_COUNT] = {
+        [LG_INPUT_STRAGGLER] = LG_BLAME_INPUT,       [LG_INPUT_BOUND] = LG_BLAME_INPUT,
+        [LG_H2D_STRAGGLER] = LG_BLAME_H2D,           [LG_H2D_BOUND] = LG_BLAME_H2D,
+        [LG_COMPUTE_STRAGGLER] = LG_BLAME_FORWARD,   [LG_RESIDUAL_HEAVY] = LG_BLAME_HOST,
+        [LG_BACKWARD_STRAGGLER] = LG_BLAME_BACKWARD, [LG_OPTIMIZER_STRAGGLER] = LG_BLAME_OPTIMIZER,
+        [LG_HOST_STRAGGLER] = LG_BLAME_HOST,         [LG_COMM_BOUND] = LG_BLAME_SYNC,
+    };
+
+    return blame[kind];
+}
+
+static double part_of(const struct lg_policy_rank *r, enum lg_kind kind)
+{
+    switch (kind) {
+    case LG_INPUT_BOUND:
+        return r->mean[LG_METRIC_input_wait];
+    case LG_H2D_BOUND:
+        return r->mean[LG_METRIC_h2d];
+    case LG_RESIDUAL_HEAVY:
+        return r->residual;
+    default:
+        return (double)NAN;
+    }
+}
+
+static int by_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* What the finding costs: a straggler, the wait of the others; a bound kind, the median over the
+ * ranks of what is bound. Computation is no cost. */
+static int64_t issue_cost(const struct lg_policy_result *result,
+                          const struct lg_policy_issue *issue)
+{
+    double *value = lg_alloc(result->n_ranks, sizeof(*value)), cost = (double)NAN;
+    size_t n = 0;
+
+    for (size_t i = 0; i < result->n_ranks; i++) {
+        double part = part_of(&result->ranks[i], issue->kind);
+
+        if (!isnan(part))
+            value[n++] = part;
+    }
+    qsort(value, n, sizeof(*value), by_double);
+    if (n > 0)
+        cost = (value[n / 2] + value[(n - 1) / 2]) / 2;
+    if (lg_kind_is_straggler(issue->kind))
+        cost = result->straggler.visible_cost_ms;
+    free(value);
+    return isnan(cost) ? LG_NULL : (int64_t)llround(cost * 1e6);
+}
+
+static void add_suspect(struct lg_diagnosis *d, const struct lg_finding *f)
+{
+    d->suspects = lg_realloc(d->suspects, d->n_suspects + 1, sizeof(*d->suspects));
+    d->suspects[d->n_suspects++] = (struct lg_suspect){
+        .rank = f->rank,
+        .stage = f->stage,
+        .late_ns_per_step = f->cost_ns_per_step,
+        .gain_ns_per_step = LG_NULL, /* what mending it would gain the means don't tell */
+        .share = f->score,
+    };
+}
+
+void lg_rule_published(const struct lg_scope *scope, struct lg_diagnosis *d)
+{
+    const struct lg_policy_result *result = &d->published;
+
+    (void)scope;
+    for (size_t i = 0; i < result->n_issues; i++) {
+        const struct lg_policy_issue *issue = &result->issue[i];
+        struct lg_finding *f;
+
+        if (stands_alone(issue->kind))
+            continue;
+        f = lg_add_finding(d, issue->kind);
+        f->level = lg_issue_level(issue);
+        f->rank = lg_issue_rank(issue);
+        f->stage = lg_kind_blame(issue->kind);
+        f->rule = LG_RULE_PUBLISHED;
+        f->score = issue->score;
+        f->cost_ns_per_step = issue_cost(result, issue);
+        f->steps = d->published_steps;
+        json_decref(f->evidence);
+        f->evidence = lg_policy_evidence_json(result, issue);
+        if (!isnan(issue->share))
+            json_object_set_new(f->evidence, "share", json_real(issue->share));
+        if (f->rank != LG_NO_RANK)
+            add_suspect(d, f);
+    }
+}
