@@ -35,6 +35,10 @@ sql_headers  := $(patsubst schema/%.sql,build/gen/%.sql.h,$(wildcard schema/*.sq
 unit_c       := $(wildcard tests/unit/test_*.c)
 unit_bin     := $(unit_c:tests/unit/%.c=build/tests/%)
 
+# `make V=1` shows the commands
+Q := $(if $(V),,@)
+say = @echo "  $(1)	$@"
+
 .PHONY: all demo demo-torch test test-torch test-torch-versions conformance bench install format lint \
         help clean setup
 .DEFAULT_GOAL := all
@@ -46,25 +50,31 @@ all: build/laggard build/liblaggard.so ## the program and the library
          tests/victims/module.mk tools/module.mk
 
 build/liblaggard.so: $(preload_o) build/gen/exports.map
-	$(CC) $(PRELOAD_LDFLAGS) -o $@ $(preload_o) $(PRELOAD_LIBS)
+	$(call say,LD)
+	$(Q)$(CC) $(PRELOAD_LDFLAGS) -o $@ $(preload_o) $(PRELOAD_LIBS)
 
 build/gen/exports.map: preload/hooks.def tools/exports | build/gen
-	tools/exports $< > $@.tmp && mv $@.tmp $@
+	$(call say,GEN)
+	$(Q)tools/exports $< > $@.tmp && mv $@.tmp $@
 
 build/laggard: $(aggregator_o)
-	$(CC) $(LDFLAGS) -o $@ $(aggregator_o) $(LIBS) -lm
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(aggregator_o) $(LIBS) -lm
 
 build/preload/%.o: preload/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(PRELOAD_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+	$(call say,CC)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PRELOAD_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
 build/aggregator/%.o: aggregator/%.c $(sql_headers)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(DEPFLAGS) -c -o $@ $<
+	$(call say,CC)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
 # SQL files as C string literals
 build/gen/%.sql.h: schema/%.sql tools/embed | build/gen
-	tools/embed $< > $@.tmp && mv $@.tmp $@
+	$(call say,GEN)
+	$(Q)tools/embed $< > $@.tmp && mv $@.tmp $@
 
 build/gen:
 	@mkdir -p $@
@@ -72,16 +82,19 @@ build/gen:
 # A unit test is one cmocka program; it links the whole aggregator and may include preload sources.
 build/tests/test_%: tests/unit/test_%.c $(aggregator_lib_o)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(DEPFLAGS) -o $@ $< $(aggregator_lib_o) $(CMOCKA_LIBS) $(LIBS) -lm
+	$(call say,CC)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(DEPFLAGS) -o $@ $< $(aggregator_lib_o) $(CMOCKA_LIBS) $(LIBS) -lm
 
 build/tests/policy-vectors: tests/unit/policy_vectors.c $(aggregator_lib_o)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(DEPFLAGS) -o $@ $< $(aggregator_lib_o) $(LIBS) -lm
+	$(call say,CC)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(DEPFLAGS) -o $@ $< $(aggregator_lib_o) $(LIBS) -lm
 
 # The step machine alone, fed from standard input (tests/scenarios/machine_reference).
 build/tests/machine-replay: tests/unit/machine_replay.c $(wildcard preload/*.[ch] schema/*)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $<
+	$(call say,CC)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $<
 test_programs += build/tests/machine-replay
 
 unit-tests: $(unit_bin) ## build the unit tests
