@@ -118,6 +118,7 @@ install: all ## install into $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/laggard $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 build/laggard $(DESTDIR)$(PREFIX)/bin/laggard
 	install -m 755 -s build/liblaggard.so $(DESTDIR)$(PREFIX)/lib/laggard/liblaggard.so
+	install -m 644 doc/laggard.1 $(DESTDIR)$(PREFIX)/share/man/man1/laggard.1
 
 format: ## clang-format over all sources
 	clang-format -i $(shell git ls-files '*.c' '*.h')
