@@ -16,6 +16,8 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#include "preload/abi_cuda.h"
+#include "preload/abi_nccl.h"
 #include "preload/abi_torch.h"
 
 /* The exported functions. aligned(16): PyTorch takes pointers to some of these members, and a

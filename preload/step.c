@@ -159,6 +159,16 @@ static void unsplit_columns(const struct lg_row *row, int64_t *value, bool sync_
     }
 }
 
+/* Stages that this source could not observe. */
+static void unknown_columns(const struct lg_row *row, int64_t *value)
+{
+#define UNKNOWN(name)                                                                              \
+    if ((row->unknown & 1u << LG_STAGE_##name) != 0)                                               \
+        value[LG_COL_##name##_ns] = value[LG_COL_##name##_sync_ns] = LG_NULL;
+    LG_STAGES(UNKNOWN)
+#undef UNKNOWN
+}
+
 static void counter_columns(const struct lg_row *row, int64_t *value)
 {
     uint32_t seen = lg_identity_seen();
@@ -199,11 +209,13 @@ void lg_row_columns(const struct lg_row *row, int64_t value[LG_COLUMNS])
     stage_columns(row, value, sync_known);
     if (row->unsplit)
         unsplit_columns(row, value, sync_known);
+    unknown_columns(row, value);
     counter_columns(row, value);
     /* a step without a copy has no H2D stage; missing is not zero */
     if (value[LG_COL_h2d_copies] == LG_NULL || value[LG_COL_h2d_copies] == 0)
         value[LG_COL_h2d_ns] = value[LG_COL_h2d_sync_ns] = LG_NULL;
-    value[LG_COL_n_backward] = (int64_t)row->n_backward;
+    if ((row->sources & LG_SOURCE_engine) != 0)
+        value[LG_COL_n_backward] = (int64_t)row->n_backward;
     value[LG_COL_flags] = (int64_t)row->flags;
     value[LG_COL_sources] = (int64_t)row->sources;
 }

@@ -38,6 +38,8 @@ struct lg_row {
     struct lg_counts base, last; /* counters at its begin and end */
     uint32_t n_input, n_backward, n_sync, n_optimizer;
     uint32_t flags, sources;
+    uint32_t
+        unknown;  /* 1 << enum lg_stage: stages that this source could not observe: NULL, not 0 */
     bool synced;  /* a blocking collective was left in this row */
     bool unsplit; /* forward and backward could not be told apart: both are in `forward` */
 };
