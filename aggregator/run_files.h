@@ -22,6 +22,8 @@ struct run_files {
     bool directory; /* else a single rank database */
     size_t n;
     struct run_file *file; /* by rank, then attempt; owned */
+    int uncollected;       /* spools whose rows could not be taken into the databases */
+    char note[512];        /* about the first of those; "": none */
 };
 
 /*
@@ -32,8 +34,8 @@ struct run_files {
  */
 int run_files_find(const char *run, struct run_files *files, struct error *error);
 
-/* The same without collecting and without the error for a run without ranks (`laggard runs`). */
-int run_files_list(const char *run, struct run_files *files, struct error *error);
+/* Only lists the rank databases of a directory, without collecting; none is no failure. */
+int run_files_list(const char *dir, struct run_files *files, struct error *error);
 
 void run_files_free(struct run_files *files);
 

@@ -1,0 +1,27 @@
+/*
+ * verdict_line.c - the lines that `laggard run` writes at its end: the verdict and the next
+ * command. Runs in the recorder after the command has ended, and must not fail loudly there.
+ */
+#include <stdio.h>
+
+#include "aggregator/cmd.h"
+#include "aggregator/load.h"
+
+int report_verdict_line(const char *run_dir, FILE *out)
+{
+    struct error error;
+    struct lg_run *run = load_run(run_dir, &error);
+    if (!run)
+        return -1;
+    struct lg_diagnosis *d = lg_diagnose(run, NULL);
+    lg_run_free(run);
+    const struct lg_verdict *v = &d->verdict;
+    if (v->level >= LG_LEVEL_WARNING)
+        fprintf(out, "laggard: %s (%s): %s\n", lg_kind_name(v->kind), lg_level_name(v->level),
+                v->sentence);
+    else
+        fprintf(out, "laggard: %s: %s\n", lg_kind_name(v->kind), v->sentence);
+    fprintf(out, "laggard: more: laggard report %s\n", run_dir);
+    lg_diagnosis_free(d);
+    return 0;
+}
