@@ -17,6 +17,7 @@
 #define MAX_RANK_ROWS   32
 #define SHOWN_OF_MANY   16
 #define MAX_WINDOW_ROWS 16
+#define MAX_HOSTS       12
 /* A cell is marked when it exceeds the median of its column by this part of the median step. */
 #define MARK_SHARE 0.05
 
@@ -29,13 +30,15 @@ static void print_word(FILE *out, const char *text, int length)
         fputc((unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i], out);
 }
 
-/* Prints words with line breaks before column WIDTH; `indent` is where later lines begin. */
-static void wrap(FILE *out, int column, int indent, const char *text)
+/* Prints words with line breaks before column WIDTH; `indent` is where later lines begin. `end` is
+ * what a line that goes on ends with. */
+static void wrap_with(FILE *out, int column, int indent, const char *text, const char *end)
 {
+    int width = WIDTH - (int)strlen(end);
     while (*text) {
         int length = (int)strcspn(text, " \n");
-        if (column > indent && column + 1 + length > WIDTH) {
-            fprintf(out, "\n%*s", indent, "");
+        if (column > indent && column + 1 + length > width) {
+            fprintf(out, "%s\n%*s", end, indent, "");
             column = indent;
         } else if (column > indent) {
             fputc(' ', out);
@@ -47,6 +50,11 @@ static void wrap(FILE *out, int column, int indent, const char *text)
         text += strspn(text, " \n");
     }
     fputc('\n', out);
+}
+
+static void wrap(FILE *out, int column, int indent, const char *text)
+{
+    wrap_with(out, column, indent, text, "");
 }
 
 static void heading(FILE *out, const char *text)
@@ -121,6 +129,29 @@ static void print_ranks_line(const struct lg_diagnosis *d, FILE *out)
     free(missing);
 }
 
+/* Which ranks are on which host, when there are several. Ranks of a host mostly follow each other.
+ */
+static void print_hosts(const struct lg_diagnosis *d, FILE *out)
+{
+    char *line = lg_strdup("");
+    size_t blocks = 0;
+    for (size_t i = 0, next; i < d->n_means && blocks <= MAX_HOSTS; i = next) {
+        const struct lg_rank_means *m = &d->means[i];
+        for (next = i + 1; next < d->n_means && strcmp(d->means[next].host, m->host) == 0;)
+            next++;
+        char *longer =
+            blocks++ == MAX_HOSTS
+                ? lg_format("%s, ...", line)
+                : lg_format("%s%s%s (%d-%d)", line, i ? ", " : "", *m->host ? m->host : "unknown",
+                            (int)m->rank, (int)d->means[next - 1].rank);
+        free(line);
+        line = longer;
+    }
+    if (blocks > 1)
+        labelled(out, "Hosts", line);
+    free(line);
+}
+
 static void print_head(const struct lg_diagnosis *d, FILE *out)
 {
     if (d->dir)
@@ -128,6 +159,7 @@ static void print_head(const struct lg_diagnosis *d, FILE *out)
     if (d->command && *d->command)
         labelled(out, "Command", d->command);
     print_ranks_line(d, out);
+    print_hosts(d, out);
     char *steps = steps_text(&d->steps);
     char *line =
         lg_format("%s (%lld compared, in windows of %zu); %s clock, strategy %s", steps,
@@ -383,13 +415,34 @@ static void print_stages(const struct lg_diagnosis *d, const struct clock_column
 
 /* --- findings ------------------------------------------------------------------------------ */
 
+static void print_evidence_value(FILE *out, const json_t *value);
+
+/* "key value, key value" */
+static void print_pairs(FILE *out, const json_t *object)
+{
+    const char *key, *comma = "";
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value)
+    {
+        fprintf(out, "%s%s ", comma, key);
+        print_evidence_value(out, value);
+        comma = ", ";
+    }
+}
+
+static void print_list(FILE *out, const json_t *array)
+{
+    size_t i;
+    json_t *value;
+    json_array_foreach(array, i, value)
+    {
+        fputs(i ? ", " : "", out);
+        print_evidence_value(out, value);
+    }
+}
+
 static void print_evidence_value(FILE *out, const json_t *value)
 {
-    const char *key;
-    json_t *inner;
-    size_t i;
-    const char *comma = "";
-
     switch (json_typeof(value)) {
     case JSON_REAL:
         fprintf(out, "%.4g", json_real_value(value));
@@ -401,20 +454,10 @@ static void print_evidence_value(FILE *out, const json_t *value)
         fputs(json_string_value(value), out);
         break;
     case JSON_OBJECT:
-        json_object_foreach((json_t *)value, key, inner)
-        {
-            fprintf(out, "%s%s ", comma, key);
-            print_evidence_value(out, inner);
-            comma = ", ";
-        }
-        break;
     case JSON_ARRAY:
-        json_array_foreach(value, i, inner)
-        {
-            fputs(comma, out);
-            print_evidence_value(out, inner);
-            comma = ", ";
-        }
+        fputc('(', out);
+        json_is_object(value) ? print_pairs(out, value) : print_list(out, value);
+        fputc(')', out);
         break;
     case JSON_NULL:
         fputs("not measured", out);
@@ -426,22 +469,16 @@ static void print_evidence_value(FILE *out, const json_t *value)
 
 static void print_evidence(FILE *out, const json_t *evidence)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)evidence, key, value)
-    {
-        char *text = NULL;
-        size_t size = 0;
-        FILE *memory = open_memstream(&text, &size);
-        if (!memory)
-            return;
-        fprintf(memory, "%s: ", key);
-        print_evidence_value(memory, value);
-        fclose(memory);
-        fputs("      ", out);
-        wrap(out, 6, 8, text);
-        free(text);
-    }
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory = json_object_size(evidence) ? open_memstream(&text, &size) : NULL;
+    if (!memory)
+        return;
+    print_pairs(memory, evidence);
+    fclose(memory);
+    fputs("    ", out);
+    wrap(out, 4, 4, text);
+    free(text);
 }
 
 /* "KIND (warning), rank 2, forward, score 0.31, steps 0-99" */
@@ -567,12 +604,22 @@ static void print_losses(const struct lg_diagnosis *d, FILE *out)
     }
 }
 
+static bool is_command(const char *text)
+{
+    return strncmp(text, "laggard ", 8) == 0 || strncmp(text, "nsys ", 5) == 0;
+}
+
+/* Commands can be copied as they stand: a backslash ends a line of theirs that goes on, between
+ * double quotes as well. */
 static void print_next(const struct lg_diagnosis *d, FILE *out)
 {
     if (d->verdict.next.n)
         heading(out, "Next");
-    for (size_t i = 0; i < d->verdict.next.n; i++)
-        item(out, d->verdict.next.text[i]);
+    for (size_t i = 0; i < d->verdict.next.n; i++) {
+        const char *text = d->verdict.next.text[i];
+        fputs("  - ", out);
+        wrap_with(out, 4, 4, text, is_command(text) ? " \\" : "");
+    }
 }
 
 void report_text(const struct lg_diagnosis *d, FILE *out)
