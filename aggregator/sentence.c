@@ -229,7 +229,7 @@ static char *warm_up(const struct lg_scope *scope)
 static char *no_data(const struct lg_scope *scope)
 {
     return lg_strdup(scope->aligned->n_ranks == 0
-                         ? "No rank left a step: was a training traced?"
+                         ? "No rank left a step: no training was seen."
                          : "The steps have no duration: there is nothing to judge.");
 }
 
@@ -240,9 +240,9 @@ static char *incomplete(const struct lg_diagnosis *d, const struct lg_observed *
 
     for (size_t i = 0; i < o->gaps.n; i++)
         lg_texts_add(&reasons, lg_strdup(o->gaps.text[i]));
-    if (!o->device_skew)
+    if (!o->device_skew && d->steps.count > 0)
         lg_texts_add(&reasons, lg_strdup("device-side skew is not observable"));
-    if (o->no_collectives_seen)
+    if (o->no_collectives_seen && d->steps.count > 0)
         lg_texts_add(&reasons, lg_strdup("collectives were not observed"));
     joined = lg_texts_join(&reasons, "; ");
     text =
