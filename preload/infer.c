@@ -67,7 +67,7 @@ static struct {
     enum lg_call call;
     bool in_call, in_wait;
 
-    bool pending;
+    bool pending, pending_shared; /* shared: by a collective */
     uint32_t pending_waits, pending_inputs;
 
     struct seen seen;
@@ -205,7 +205,8 @@ static void finish_row(struct lg_row *row)
     row->sources |= (row->n_input > 0 ? SOURCE_BIT(io) : 0) |
                     (m.seen.copies > 0 ? SOURCE_BIT(copies) : 0) |
                     (m.seen.gradients > 0 ? SOURCE_BIT(collectives) : 0);
-    if (row->n_input == 0 && m.rows_without_input >= ROWS_WITHOUT)
+    if (row->n_input == 0 && m.rows_without_input >= ROWS_WITHOUT &&
+        row->part[LG_STAGE_input_wait].time == 0)
         row->unknown |= 1u << LG_STAGE_input_wait;
     if (m.seen.gradients == 0)
         row->unknown |= 1u << LG_STAGE_optimizer;
@@ -356,9 +357,10 @@ static void resolve_pending(bool is_input)
         reject_input();
 }
 
-static void expect_input(void)
+static void expect_input(bool shared)
 {
     m.pending = true;
+    m.pending_shared = shared;
     m.pending_inputs = m.pending_waits = 0;
     if (!may_close())
         return;
@@ -383,6 +385,12 @@ static void copy_alone(void)
     }
 }
 
+/* Unpacking a batch is part of fetching it, the time between copies is not. */
+static void claim_in_input(void)
+{
+    claim(m.step.row.part[LG_STAGE_h2d].time > 0 ? LG_STAGE_h2d : LG_STAGE_input_wait);
+}
+
 static void copy_begins(void)
 {
     m.copies_without_wait++;
@@ -394,15 +402,14 @@ static void copy_begins(void)
     } else if (m.phase != INPUT) {
         copy_alone();
     }
-    if (m.phase ==
-        INPUT) /* unpacking a batch is part of fetching it, the time between copies is not */
-        claim(m.step.row.part[LG_STAGE_h2d].time > 0 ? LG_STAGE_h2d : LG_STAGE_input_wait);
+    if (m.phase == INPUT)
+        claim_in_input();
     m.seen.copies++;
 }
 
 static void launch_begins(void)
 {
-    resolve_pending(!copies_expected());
+    resolve_pending(m.pending_shared || !copies_expected());
     claim(m.phase == START    ? LG_STAGE_other
           : m.phase == SYNCED ? LG_STAGE_optimizer
                               : LG_STAGE_forward);
@@ -425,11 +432,13 @@ static void gradients_begin(uint64_t bytes)
 /* Ranks for which another one reads get their batch by a collective. */
 static void share_begins(uint64_t bytes)
 {
-    if (m.phase == INPUT)
-        claim(m.step.row.part[LG_STAGE_h2d].time > 0 ? LG_STAGE_h2d : LG_STAGE_input_wait);
-    if (m.pending || waits_expected() || copies_expected() || bytes <= SCALAR_BYTES || !may_close())
+    if (m.phase == INPUT) {
+        claim_in_input();
+        m.step.row.n_input++;
+    }
+    if (m.pending || waits_expected() || bytes <= SCALAR_BYTES || !may_close())
         return;
-    expect_input();
+    expect_input(true);
     m.pending_inputs++;
 }
 
@@ -551,7 +560,7 @@ void lg_infer_wait_begin(void)
     } else {
         undo_kept();
         if (!m.pending)
-            expect_input();
+            expect_input(false);
         m.pending_inputs++;
         m.pending_waits++;
     }

@@ -37,16 +37,24 @@ static __attribute__((noinline)) struct mark begin_elsewhere(void)
     return (struct mark){NOBODY, 0};
 }
 
-static inline struct mark begin(void)
+/* Writes are counted, but they are no input. */
+static inline bool may_be_input(enum kind kind)
+{
+    return kind == READ || kind == WAIT;
+}
+
+static inline struct mark begin(enum kind kind)
 {
     if (LG_UNLIKELY(lg_page.role != LG_ROLE_NORMAL))
         return begin_elsewhere();
     if (LG_LIKELY(!lg_on_training_thread()))
         return (struct mark){NOBODY, 0};
-    if (!lg_process.torch)
-        lg_infer_wait_begin();
-    else if (lg_process.time_io)
-        lg_feed(LG_EV_IO_BEGIN, 0, NULL);
+    if (may_be_input(kind)) {
+        if (!lg_process.torch)
+            lg_infer_wait_begin();
+        else if (lg_process.time_io)
+            lg_feed(LG_EV_IO_BEGIN, 0, NULL);
+    }
     return (struct mark){TRAINING, 0};
 }
 
@@ -61,6 +69,8 @@ static void count_training(enum kind kind, ssize_t result)
     } else if (kind == SYNC) {
         lg_thread_counters.fsyncs++;
     }
+    if (!may_be_input(kind))
+        return;
     if (!lg_process.torch)
         lg_infer_wait_end();
     else if (lg_process.time_io)
@@ -90,7 +100,7 @@ static __attribute__((noinline)) void end_counted(struct mark m, enum kind kind,
 #define IO(kind, ret, id, params, arguments, without)                                              \
     ret hook_##id params                                                                           \
     {                                                                                              \
-        struct mark m = begin();                                                                   \
+        struct mark m = begin(kind);                                                               \
         ret r = LG_LIKELY(real.id != NULL) ? real.id arguments : (ret)(without);                   \
         if (LG_UNLIKELY(m.who != NOBODY))                                                          \
             end_counted(m, kind, r);                                                               \

@@ -44,7 +44,16 @@ static int wait_enter(enum lg_call call, uint64_t bytes, const void *frame)
 
 /* ---- collectives */
 
-/* Returns how the wait was entered: inside a group there is none yet. */
+/* Inside a group there is no wait yet. */
+static int note_in_group(enum lg_call call, uint64_t bytes)
+{
+    if (group.call != LG_CALL_GRADIENT)
+        group.call = call;
+    group.bytes += bytes;
+    return NOWHERE;
+}
+
+/* Returns how the wait was entered. */
 static int collective_enter(enum lg_call call, void *comm, size_t count, int type,
                             const void *frame)
 {
@@ -52,14 +61,11 @@ static int collective_enter(enum lg_call call, void *comm, size_t count, int typ
     if (!lg_awake())
         return NOWHERE;
     lg_identity_saw(LG_SEEN_NCCL);
+    int how = group.depth > 0 && lg_on_training_thread() ? note_in_group(call, bytes)
+                                                         : wait_enter(call, bytes, frame);
+    /* only now: the call may have closed a row */
     lg_identity_collective(comm, bytes, LG_GROUP_NCCL);
-    if (group.depth > 0 && lg_on_training_thread()) {
-        if (group.call != LG_CALL_GRADIENT)
-            group.call = call;
-        group.bytes += bytes;
-        return NOWHERE;
-    }
-    return wait_enter(call, bytes, frame);
+    return how;
 }
 
 #define COLLECTIVE(id, call, params, type, arguments)                                              \

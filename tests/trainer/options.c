@@ -46,7 +46,7 @@ const char *const stage_names[STAGES] = {TRAINER_STAGES(STAGE_NAME)};
     TEXT("source", parse_source(o, text), "file|ram|rank0", "where batches come from")             \
     TEXT("checkpoint", parse_checkpoint(o, text), "EVERY:BYTES", "rank 0 writes a file")           \
     TEXT("fault", parse_fault(o, text),                                                            \
-         "RANK:STAGE:US[:every=K][:phase=P][:from=A][:to=B][:rotate]",                             \
+         "RANK:STAGE:US[:every=K][:phase=P][:from=A][:to=B][:bucket=N][:rotate]",                  \
          "make a rank (* = all) slow in input, h2d, forward, backward, optimizer or host")         \
     TEXT("dir", o->dir = text, "DIR", "shards and checkpoints (default: a new one, removed)")      \
     TEXT("truth", o->truth = text, "DIR", "write what really happened: rank-R.jsonl")
@@ -104,6 +104,8 @@ static void parse_condition(struct fault *f, const char *word)
         f->from = number(word + 5, 0);
     else if (!strncmp(word, "to=", 3))
         f->to = number(word + 3, 0);
+    else if (!strncmp(word, "bucket=", 7))
+        f->bucket = number(word + 7, 0);
     else if (!strcmp(word, "rotate"))
         f->rotate = true;
     else
@@ -115,7 +117,7 @@ static void parse_fault(struct options *o, const char *text)
     if (o->faults == MAX_FAULTS)
         die("too many faults:", text);
     struct fault *f = &o->fault[o->faults++];
-    *f = (struct fault){.every = 1, .to = LONG_MAX};
+    *f = (struct fault){.every = 1, .to = LONG_MAX, .bucket = 1};
     char copy[256], *rest = copy;
     snprintf(copy, sizeof copy, "%s", text);
     const char *rank = strsep(&rest, ":"), *stage = strsep(&rest, ":"), *us = strsep(&rest, ":");
@@ -221,6 +223,20 @@ long fault_us(const struct options *o, enum stage stage, long rank, long step)
     for (int i = 0; i < o->faults; i++)
         if (applies(o, &o->fault[i], stage, rank, step))
             us += o->fault[i].us;
+    return us;
+}
+
+/* What launches cost before the first all-reduce is forward's for a tracer that sees calls only, so
+ * a backward's fault comes before the second one where there is one. */
+long bucket_fault_us(const struct options *o, long rank, long step, long bucket)
+{
+    long us = 0;
+    for (int i = 0; i < o->faults; i++) {
+        const struct fault *f = &o->fault[i];
+        long before = f->bucket < o->buckets ? f->bucket : o->buckets - 1;
+        if (before == bucket && applies(o, f, STAGE_backward, rank, step))
+            us += f->us;
+    }
     return us;
 }
 

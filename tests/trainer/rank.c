@@ -146,15 +146,16 @@ static void all_reduce(struct training *t, void *buffer, size_t count, ncclDataT
     t->sync_ns += sim_now() - begin;
 }
 
-/* The fault comes before the first all-reduce: the others wait there. */
 static void backward(struct training *t, long micro)
 {
     const struct options *o = t->o;
-    long us = usual(t, STAGE_backward) / o->buckets,
-         slow = micro == 0 ? extra(t, STAGE_backward) : 0;
+    long us = usual(t, STAGE_backward) / o->buckets;
+    if (micro == 0)
+        extra(t, STAGE_backward);
     for (long b = 0; b < o->buckets; b++) {
         long first = o->params * b / o->buckets, end = o->params * (b + 1) / o->buckets;
-        model_backward(&t->model, first, end - first, us + (b == 0 ? slow : 0));
+        long slow = micro == 0 ? bucket_fault_us(o, o->rank, t->step, b) : 0;
+        model_backward(&t->model, first, end - first, us + slow);
         if (micro == o->accumulate - 1)
             all_reduce(t, t->model.gradient + first, (size_t)(end - first), ncclFloat32);
     }

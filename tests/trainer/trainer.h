@@ -28,6 +28,7 @@ struct fault {
     long us;
     long every, phase; /* on steps with step % every == phase */
     long from, to;     /* first and last step */
+    long bucket;       /* of a backward: before which all-reduce */
     bool rotate;       /* rank `rank` + step, modulo the world */
 };
 
@@ -52,6 +53,8 @@ struct options parse_options(int argc, char **argv);
 
 /* Injected time of a stage in one step on one rank. */
 long fault_us(const struct options *o, enum stage stage, long rank, long step);
+/* The part of a backward's that comes before all-reduce number `bucket`. */
+long bucket_fault_us(const struct options *o, long rank, long step, long bucket);
 
 /* The stage's own time with its jitter, without faults: the same for the same seed, rank and step.
  */
