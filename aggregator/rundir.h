@@ -41,7 +41,8 @@ int rundir_make(const char *wanted, char *path, char *note, size_t note_size, st
 int rundir_write(const char *run_dir, char *file, const struct rundir_info *info,
                  char *const argv[], struct error *error);
 
-/* Reads run.sqlite. Fails where there is none, as in a run that was traced without `laggard run`. */
+/* Reads run.sqlite. Fails where there is none, as in a run that was traced without `laggard run`.
+ */
 int rundir_read(const char *run_dir, struct rundir_info *info, struct error *error);
 
 /* Calls fn with the information of each recorder of the run: run.sqlite first. */

@@ -278,6 +278,16 @@ void spool_ready_rows(const struct spool *spool, uint64_t tail, int gone, spool_
     }
 }
 
+uint64_t spool_waiting(const struct spool *spool, uint64_t tail)
+{
+    return atomic_load_explicit(&spool->map->head, memory_order_acquire) - tail;
+}
+
+int spool_holds_rows(const struct spool *spool)
+{
+    return atomic_load_explicit(&spool->map->held_count, memory_order_acquire) > 0;
+}
+
 uint64_t spool_tail(const struct spool *spool)
 {
     return atomic_load_explicit(&spool->map->tail, memory_order_relaxed);
