@@ -9,14 +9,31 @@
 #include <stdint.h>
 
 /* cudaError_t */
-enum { LG_CUDA_SUCCESS = 0, LG_CUDA_NO_LIBRARY = 3 /* cudaErrorInitializationError */ };
+enum {
+    LG_CUDA_SUCCESS = 0,
+    LG_CUDA_NO_LIBRARY = 3, /* cudaErrorInitializationError */
+    LG_CUDA_ILLEGAL_STATE = 401
+};
 
 /* enum cudaMemcpyKind */
 enum { LG_CUDA_HOST_TO_DEVICE = 1 };
 
+/* enum cudaStreamCaptureMode */
+enum { LG_CUDA_CAPTURE_RELAXED = 2 };
+
 /* dim3, passed by value */
 struct lg_dim3 {
     uint32_t x, y, z;
+};
+
+/* cudaStreamPerThread */
+#define LG_CUDA_STREAM_PER_THREAD ((const void *)0x2)
+
+/* cudaLaunchConfig_t, as far as the stream */
+struct lg_launch_config {
+    struct lg_dim3 grid, block;
+    size_t shared_bytes;
+    const void *stream;
 };
 
 #endif

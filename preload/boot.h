@@ -9,6 +9,7 @@
 #ifndef LAGGARD_PRELOAD_BOOT_H
 #define LAGGARD_PRELOAD_BOOT_H
 
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -19,20 +20,33 @@
 
 enum lg_state { LG_COLD, LG_INIT, LG_READY, LG_DEAD };
 
-/* What this process is to us. A fork child finds LG_ROLE_UNKNOWN, whatever its parent was, since
- * the kernel wipes the page (MADV_WIPEONFORK; also for _Fork and raw clone). A vfork child shares
- * its parent's memory and its role: cold paths compare getpid() with lg_process.pid. */
+/* What this process is to us. The kernel wipes the page in every fork child (MADV_WIPEONFORK; also
+ * for _Fork and raw clone), so that no child ever takes itself for its parent; fork's child handler
+ * then says LG_ROLE_FORKED. A vfork child shares its parent's memory and its role: cold paths
+ * compare getpid() with lg_process.pid. */
 enum lg_role {
-    LG_ROLE_UNKNOWN = 0, /* not booted, or a fork child that has not called a hook yet */
+    LG_ROLE_UNKNOWN = 0, /* not booted, or a child by _Fork or clone: every hook passes through */
     LG_ROLE_NORMAL = 1,
-    LG_ROLE_WORKER = 2 /* forked by a rank, reads data for it */
+    LG_ROLE_WORKER = 2,   /* forked by a rank, reads data for it */
+    LG_ROLE_FORKED = 3,   /* a fork child that has not called a hook yet */
+    LG_ROLE_BECOMING = 4, /* its first hooked call is at work: passes through on other threads */
 };
 
+/* What is wiped must be whole pages, and nothing else may be in them. Linux has pages of up to 64
+ * KiB on machines other than x86. */
+#if defined(__x86_64__)
+#define LG_WIPED_BYTES 4096
+#else
+#define LG_WIPED_BYTES 65536
+#endif
+
 struct lg_page {
-    uint32_t role;
-    void *worker; /* struct lg_worker of this process in its parent's spool */
-    char fill[4096 - 16];
+    _Atomic uint32_t role;
+    _Atomic uint32_t worker_asked; /* 1: this process has looked for a worker record */
+    void *_Atomic worker;          /* struct lg_worker of this process in its parent's spool */
+    char fill[LG_WIPED_BYTES - 16];
 };
+static_assert(sizeof(struct lg_page) == LG_WIPED_BYTES, "the page is filled");
 extern struct lg_page lg_page;
 
 struct lg_process {
@@ -48,8 +62,10 @@ extern struct lg_process lg_process;
 
 /* One small thread-local struct, in static TLS. */
 struct lg_tls {
-    uint32_t training; /* == lg_process.training: this is the training thread */
-    uint32_t guard;    /* > 0: our own bookkeeping is running on this thread */
+    uint32_t training;   /* == lg_process.training: this is the training thread */
+    uint32_t guard;      /* > 0: our own bookkeeping is running on this thread */
+    uint32_t nccl_group; /* depth of ncclGroupStart */
+    bool nccl_marked;    /* a collective of the open group goes to the compute stream */
 };
 extern __thread struct lg_tls lg_tls __attribute__((tls_model("initial-exec")));
 
@@ -67,7 +83,7 @@ bool lg_awake(void);
  */
 bool lg_own_process(void);
 
-/* Ends recording in this process, once. Called from the destructor and from _exit and its like. */
+/* Ends recording in this process, once. Called at exit and from _exit and its like. */
 void lg_finish(int status);
 
 /* errno of the program survives the block that this stands in. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "preload/clock.h"
+#include "preload/device.h"
 #include "preload/hooks.h"
 #include "preload/identity.h"
 #include "preload/infer.h"
@@ -78,12 +79,27 @@ void lg_events_backward(void)
     lg_sign_of_training();
 }
 
+/* The device's clock follows: a mark where the part changes and where rows begin and are committed.
+ */
+static void follow_device(unsigned part_before, uint32_t turns_before)
+{
+    unsigned part = lg_machine_device_part(&machine);
+    if (machine.step.started && (part != part_before || machine.step.turns != turns_before))
+        lg_device_boundary(part);
+}
+
 void lg_feed_event(enum lg_event ev, uint64_t argument, uintptr_t frame)
 {
     LG_KEEP_ERRNO;
     lg_tls.guard++;
     uint64_t now = lg_now_ns();
+    unsigned part = lg_machine_device_part(&machine);
+    uint32_t turns = machine.step.turns;
+    uint64_t number = machine.number;
     lg_machine_event(&machine, ev, now, argument, frame);
+    if (machine.number != number)
+        lg_device_step(machine.number, lg_machine_first_mark(&machine));
+    follow_device(part, turns);
     lg_spool_status(machine.number, lg_machine_stage(&machine), machine.step.waiting > 0, now,
                     machine.dropped);
     lg_process.time_io = lg_machine_wants_io(&machine);
@@ -96,6 +112,7 @@ void lg_events_reset(void)
     memset(&lg_thread_counters, 0, sizeof lg_thread_counters);
     memset(&lg_process_counters, 0, sizeof lg_process_counters);
     fixing = 0;
+    lg_device_reset();
     lg_infer_reset();
 }
 

@@ -11,10 +11,8 @@
 
 /* R1: the part that the time since the last event belongs to. An open Optimizer.step alone never
  * means "optimizer": Lightning and closures run forward and backward inside it. */
-static unsigned current_part(const struct lg_machine *m)
+static unsigned calling_part(const struct lg_machine *m, bool io)
 {
-    if (m->h2d > 0)
-        return LG_STAGE_h2d;
     if (m->input > 0)
         return LG_STAGE_input_wait;
     if (m->backward > 0 && m->accumulates)
@@ -22,10 +20,25 @@ static unsigned current_part(const struct lg_machine *m)
     if (m->evaluating)
         return LG_PART_EVAL;
     if (m->step.ended && m->optimizer == 0)
-        return m->io ? LG_PART_IO : LG_PART_TAIL;
+        return io ? LG_PART_IO : LG_PART_TAIL;
     if (m->after_backward)
         return LG_STAGE_optimizer;
-    return m->io ? LG_PART_IO : LG_PART_HOLD;
+    return io ? LG_PART_IO : LG_PART_HOLD;
+}
+
+static unsigned current_part(const struct lg_machine *m)
+{
+    return m->h2d > 0 ? LG_STAGE_h2d : calling_part(m, m->io);
+}
+
+unsigned lg_machine_device_part(const struct lg_machine *m)
+{
+    return calling_part(m, false);
+}
+
+uint64_t lg_machine_first_mark(const struct lg_machine *m)
+{
+    return m->held_count > 0 ? m->held[0].first_mark : m->step.row.first_mark;
 }
 
 enum lg_stage lg_machine_stage(const struct lg_machine *m)

@@ -92,6 +92,12 @@ bool lg_machine_wants_io(const struct lg_machine *m);
 /* The stage that the thread is in, for the status page. */
 enum lg_stage lg_machine_stage(const struct lg_machine *m);
 
+/* The part that the device's time belongs to: as the host's, but copies mark themselves there. */
+unsigned lg_machine_device_part(const struct lg_machine *m);
+
+/* The oldest device mark that rows not delivered yet may need. */
+uint64_t lg_machine_first_mark(const struct lg_machine *m);
+
 /* The sink: where rows go (spool.c; tests bring their own). `number` is the row's step number. */
 void lg_sink_row(const struct lg_row *row, uint64_t number);
 void lg_sink_provisional(const struct lg_row *row, uint64_t number);

@@ -9,6 +9,7 @@
 #include "preload/hooks.h"
 
 #include "preload/boot.h"
+#include "preload/device.h"
 #include "preload/events.h"
 #include "preload/identity.h"
 #include "preload/infer.h"
@@ -22,17 +23,25 @@ static struct {
 
 /* ---- waits */
 
-enum { NOWHERE, INFERRED, FED };
+enum how { NOWHERE, INFERRED, FED };
 
-static void wait_leave(const int *how)
+/* A call that may wait for other ranks: on the host, on the compute stream. */
+struct wait {
+    enum how how;
+    bool marked; /* lg_device_wait_end() is due */
+};
+
+static void wait_leave(const struct wait *w)
 {
-    if (*how == INFERRED)
+    if (w->marked)
+        lg_device_wait_end();
+    if (w->how == INFERRED)
         lg_infer_call_end();
-    else if (*how == FED)
+    else if (w->how == FED)
         lg_feed(LG_EV_WAIT_END, 0, NULL);
 }
 
-static int wait_enter(enum lg_call call, uint64_t bytes, const void *frame)
+static enum how wait_enter(enum lg_call call, uint64_t bytes, const void *frame)
 {
     if (lg_infer_call_begin(call, bytes))
         return INFERRED;
@@ -42,30 +51,37 @@ static int wait_enter(enum lg_call call, uint64_t bytes, const void *frame)
     return FED;
 }
 
-/* ---- collectives */
-
-/* Inside a group there is no wait yet. */
-static int note_in_group(enum lg_call call, uint64_t bytes)
+/* The stream's side. In a group the collective is only enqueued by the group's end. */
+static bool mark_enter(const void *stream)
 {
-    if (group.call != LG_CALL_GRADIENT)
-        group.call = call;
-    group.bytes += bytes;
-    return NOWHERE;
+    bool marked = lg_device_collective_begin(stream);
+    if (lg_tls.nccl_group == 0)
+        return marked;
+    lg_tls.nccl_marked |= marked;
+    return false;
 }
 
-/* Returns how the wait was entered. */
-static int collective_enter(enum lg_call call, void *comm, size_t count, int type,
-                            const void *frame)
+/* ---- collectives */
+
+/* Returns how the wait was entered: inside a group there is none yet. */
+static struct wait collective_enter(enum lg_call call, void *comm, size_t count, int type,
+                                    const void *stream, const void *frame)
 {
     uint64_t bytes = count * lg_nccl_type_bytes(type);
+    struct wait w = {NOWHERE, false};
     if (!lg_awake())
-        return NOWHERE;
+        return w;
     lg_identity_saw(LG_SEEN_NCCL);
-    int how = group.depth > 0 && lg_on_training_thread() ? note_in_group(call, bytes)
-                                                         : wait_enter(call, bytes, frame);
-    /* only now: the call may have closed a row */
     lg_identity_collective(comm, bytes, LG_GROUP_NCCL);
-    return how;
+    if (group.depth > 0 && lg_on_training_thread()) {
+        if (group.call != LG_CALL_GRADIENT)
+            group.call = call;
+        group.bytes += bytes;
+    } else {
+        w.how = wait_enter(call, bytes, frame);
+    }
+    w.marked = mark_enter(stream);
+    return w;
 }
 
 #define COLLECTIVE(id, call, params, type, arguments)                                              \
@@ -74,8 +90,8 @@ static int collective_enter(enum lg_call call, void *comm, size_t count, int typ
         real_##id##_fn next = REAL(id);                                                            \
         if (next == NULL) /* somebody asks whether the library is there */                         \
             return LG_NCCL_SYSTEM_ERROR;                                                           \
-        int how __attribute__((cleanup(wait_leave), unused)) =                                     \
-            collective_enter(call, comm, n, type, __builtin_frame_address(0));                     \
+        struct wait w __attribute__((cleanup(wait_leave), unused)) =                               \
+            collective_enter(call, comm, n, type, stream, __builtin_frame_address(0));             \
         return next arguments;                                                                     \
     }
 
@@ -108,11 +124,29 @@ COLLECTIVE(nccl_scatter, LG_CALL_SHARE,
            (const void *from, void *to, size_t n, int type, int root, void *comm, void *stream),
            type, (from, to, n, type, root, comm, stream))
 
+/* Point to point: not ordered over the group, so counted nowhere; the stream stands still all the
+ * same. */
+#define POINT_TO_POINT(id, buffer)                                                                 \
+    int hook_##id(buffer, size_t n, int type, int peer, void *comm, void *stream)                  \
+    {                                                                                              \
+        real_##id##_fn next = REAL(id);                                                            \
+        if (next == NULL)                                                                          \
+            return LG_NCCL_SYSTEM_ERROR;                                                           \
+        struct wait w __attribute__((cleanup(wait_leave), unused)) = {                             \
+            NOWHERE, lg_awake() && mark_enter(stream)};                                            \
+        return next(data, n, type, peer, comm, stream);                                            \
+    }
+
+POINT_TO_POINT(nccl_send, const void *data)
+POINT_TO_POINT(nccl_recv, void *data)
+
 int hook_nccl_group_start(void)
 {
     real_nccl_group_start_fn next = REAL(nccl_group_start);
     if (next == NULL)
         return LG_NCCL_SYSTEM_ERROR;
+    if (lg_awake() && lg_tls.nccl_group++ == 0)
+        lg_tls.nccl_marked = false;
     if (lg_awake() && lg_on_training_thread() && group.depth++ == 0) {
         group.call = LG_CALL_OTHER;
         group.bytes = 0;
@@ -123,12 +157,16 @@ int hook_nccl_group_start(void)
 int hook_nccl_group_end(void)
 {
     real_nccl_group_end_fn next = REAL(nccl_group_end);
-    int how __attribute__((cleanup(wait_leave), unused)) = NOWHERE;
+    struct wait w __attribute__((cleanup(wait_leave), unused)) = {NOWHERE, false};
     if (next == NULL)
         return LG_NCCL_SYSTEM_ERROR;
-    if (lg_awake() && lg_on_training_thread() && group.depth > 0 && --group.depth == 0 &&
+    if (!lg_awake())
+        return next();
+    if (lg_tls.nccl_group > 0 && --lg_tls.nccl_group == 0)
+        w.marked = lg_tls.nccl_marked;
+    if (lg_on_training_thread() && group.depth > 0 && --group.depth == 0 &&
         group.call != LG_CALL_OTHER)
-        how = wait_enter(group.call, group.bytes, __builtin_frame_address(0));
+        w.how = wait_enter(group.call, group.bytes, __builtin_frame_address(0));
     return next();
 }
 
@@ -164,3 +202,34 @@ int hook_nccl_init_scalable(void **comm, int size, int rank, int ids, struct lg_
     return next == NULL ? LG_NCCL_SYSTEM_ERROR
                         : made(next(comm, size, rank, ids, id, config), comm, size, rank);
 }
+
+int hook_nccl_split(void *parent, int color, int key, void **comm, void *config)
+{
+    real_nccl_split_fn next = REAL(nccl_split);
+    int size = -1, rank = -1;
+    if (next == NULL)
+        return LG_NCCL_SYSTEM_ERROR;
+    int r = next(parent, color, key, comm, config);
+    if (r == LG_NCCL_SUCCESS && lg_awake() && *comm != NULL && REAL(nccl_count) != NULL &&
+        REAL(nccl_rank) != NULL && real.nccl_count(*comm, &size) == LG_NCCL_SUCCESS &&
+        real.nccl_rank(*comm, &rank) == LG_NCCL_SUCCESS)
+        lg_identity_group(*comm, rank, size, LG_GROUP_NCCL);
+    return r;
+}
+
+/* The last chances to read what the device has done (device.c). */
+#define LAST_LOOK(id)                                                                              \
+    int hook_##id(void *comm)                                                                      \
+    {                                                                                              \
+        real_##id##_fn next = REAL(id);                                                            \
+        if (next == NULL)                                                                          \
+            return LG_NCCL_SYSTEM_ERROR;                                                           \
+        int r = next(comm);                                                                        \
+        if (lg_awake())                                                                            \
+            lg_device_poll();                                                                      \
+        return r;                                                                                  \
+    }
+
+LAST_LOOK(nccl_destroy)
+LAST_LOOK(nccl_abort)
+LAST_LOOK(nccl_finalize)

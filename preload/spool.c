@@ -16,6 +16,7 @@
 
 #include "preload/boot.h"
 #include "preload/clock.h"
+#include "preload/device.h"
 #include "preload/environment.h"
 #include "preload/file.h"
 #include "preload/identity.h"
@@ -254,17 +255,19 @@ static bool next_file(uint64_t step)
     }
     write_header(s);
     current->next_file = 1;
+    lg_device_forget(); /* the rows that it still waits for are in the file that we leave */
     if (current != base)
         munmap(current, LG_SPOOL_BYTES);
     current = s;
     return true;
 }
 
-static void fill(struct lg_slot *slot, const struct lg_row *row, uint64_t number)
+static void fill(struct lg_slot *slot, const struct lg_row *row, uint64_t number,
+                 enum lg_slot_state state)
 {
     slot->step = number;
     lg_row_columns(row, slot->value);
-    atomic_store_explicit(&slot->state, LG_SLOT_COMPLETE, memory_order_release);
+    atomic_store_explicit(&slot->state, state, memory_order_release);
 }
 
 void lg_sink_row(const struct lg_row *row, uint64_t number)
@@ -283,7 +286,10 @@ void lg_sink_row(const struct lg_row *row, uint64_t number)
         }
         head = 0;
     }
-    fill(&lg_spool_ring(current)[head % LG_SLOTS], row, number);
+    struct lg_slot *slot = &lg_spool_ring(current)[head % LG_SLOTS];
+    fill(slot, row, number, LG_SLOT_HOST_DONE);
+    if (!lg_device_expect(slot, row->first_mark, row->last_mark))
+        atomic_store_explicit(&slot->state, LG_SLOT_COMPLETE, memory_order_release);
     atomic_store_explicit(&current->head, head + 1, memory_order_release);
     lg_identity_write(base);
 }
@@ -296,7 +302,7 @@ void lg_sink_provisional(const struct lg_row *row, uint64_t number)
     slot->serial = 0;
     atomic_store_explicit(&slot->state, LG_SLOT_OPEN, memory_order_release);
     atomic_thread_fence(memory_order_release);
-    fill(slot, row, number);
+    fill(slot, row, number, LG_SLOT_COMPLETE);
     slot->value[LG_COL_flags] |= LG_FLAG_provisional;
     atomic_thread_fence(memory_order_release);
     slot->serial = provisional_serial;
@@ -309,6 +315,6 @@ void lg_sink_held(const struct lg_row *rows, uint32_t count, uint64_t first)
         return;
     struct lg_slot *held = lg_spool_held(current);
     if (count > 0)
-        fill(&held[count - 1], &rows[count - 1], first + count - 1);
+        fill(&held[count - 1], &rows[count - 1], first + count - 1, LG_SLOT_COMPLETE);
     atomic_store_explicit(&current->held_count, count, memory_order_release);
 }

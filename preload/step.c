@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "preload/device.h"
 #include "preload/identity.h"
 
 static void add_part(struct lg_part *to, const struct lg_part *from)
@@ -14,6 +15,7 @@ static void add_part(struct lg_part *to, const struct lg_part *from)
     to->after += from->after;
 }
 
+/* Host time now; the device's marks of the row follow where it is not a copy (`settle`). */
 static void move_part(struct lg_row *row, unsigned from, unsigned to)
 {
     add_part(&row->part[to], &row->part[from]);
@@ -34,7 +36,9 @@ static void open_row(struct lg_step *s, uint64_t begin, const struct lg_counts *
     memset(&s->row, 0, sizeof s->row);
     s->row.begin = begin;
     s->row.base = *base;
+    s->row.first_mark = lg_device_next_mark();
     s->ended = false;
+    s->turns++;
 }
 
 void lg_step_start(struct lg_step *s, uint64_t now)
@@ -64,6 +68,7 @@ void lg_step_charge(struct lg_step *s, uint64_t now, unsigned part)
 void lg_step_move(struct lg_step *s, unsigned from, unsigned to)
 {
     move_part(&s->row, from, to);
+    lg_device_move(s->row.first_mark, from, to);
 }
 
 void lg_step_synced(struct lg_step *s)
@@ -79,7 +84,9 @@ void lg_step_commit(struct lg_step *s, bool usage)
     move_part(&s->row, LG_PART_EVAL, LG_STAGE_other);
     lg_counts_now(&s->row.last, usage);
     s->ended = true;
+    s->turns++;
     s->row.end = s->now;
+    s->row.last_mark = lg_device_next_mark();
     s->committed = s->row;
     settle(&s->committed);
 }
@@ -88,6 +95,7 @@ void lg_step_close(struct lg_step *s, struct lg_row *out)
 {
     settle(&s->row);
     s->row.end = s->now;
+    s->row.last_mark = lg_device_next_mark();
     lg_counts_now(&s->row.last, true);
     *out = s->row;
     open_row(s, s->now, &out->last);
@@ -102,6 +110,7 @@ void lg_step_close_at_commit(struct lg_step *s, struct lg_row *out)
     open_row(s, out->end, &out->last);
     for (unsigned i = LG_PART_TAIL; i < LG_PARTS; i++)
         s->row.part[i] = late.part[i];
+    s->row.first_mark = out->last_mark;
     s->row.synced = late.part[LG_PART_TAIL].sync + late.part[LG_PART_EVAL].sync > 0;
     s->row.flags = late.flags & ~s->committed.flags;
 }
@@ -116,6 +125,7 @@ void lg_row_prepend(struct lg_row *later, const struct lg_row *earlier)
             later->part[i].after += p.after;
     }
     later->begin = earlier->begin;
+    later->first_mark = earlier->first_mark;
     later->base = earlier->base;
     later->n_input += earlier->n_input;
     later->n_backward += earlier->n_backward;

@@ -35,7 +35,8 @@ enum {
 struct lg_row {
     uint64_t begin, end; /* ns */
     struct lg_part part[LG_PARTS];
-    struct lg_counts base, last; /* counters at its begin and end */
+    struct lg_counts base, last;    /* counters at its begin and end */
+    uint64_t first_mark, last_mark; /* on the device's clock: numbers of its marks (device.h) */
     uint32_t n_input, n_backward, n_sync, n_optimizer;
     uint32_t flags, sources;
     uint32_t
@@ -51,6 +52,7 @@ struct lg_step {
     bool ended;              /* it has been committed */
     uint64_t now;            /* ns, time of the last event */
     uint32_t waiting;        /* depth of waits */
+    uint32_t turns;          /* rows opened and committed: a device mark is due at each */
 };
 
 /* Opens the first row at `now`. */

@@ -1,0 +1,76 @@
+/*
+ * device.h - the device's clock: where the compute stream's time goes, as the step core does it for
+ * the training thread. Context: hooks on any thread; never waits for the device.
+ *
+ * The compute stream (most launches) gets a timed event, a *mark*, at each boundary between parts
+ * and around each wait for a collective. A mark says what the time from it to the next mark is: the
+ * part, and whether the stream stood still for other ranks (`sync`). So the parts of a row on the
+ * device's clock sum to its duration there, and follow the same moves (hold becomes forward, ...)
+ * as the host's.
+ *
+ * An exposed wait is a cudaStreamWaitEvent of the compute stream for an event that was recorded on
+ * a stream that carries NCCL calls or has itself waited for such a stream; a collective on the
+ * compute stream itself; nothing else.
+ *
+ * Marks are read later, when the row's last one has completed (cudaEventQuery from a later hook).
+ * While any stream captures a graph, or the program has an error pending, nothing is called; the
+ * rows that this touches have no device times (NULL).
+ */
+#ifndef LAGGARD_PRELOAD_DEVICE_H
+#define LAGGARD_PRELOAD_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "schema/spool.h"
+
+/* A kernel, graph or copy goes to a stream. */
+void lg_device_work(const void *stream);
+
+/* A copy to the device goes to a stream, and has gone there. Returns whether it is the compute
+ * stream; then the second call is due. */
+bool lg_device_copy_begin(const void *stream);
+void lg_device_copy_end(void);
+
+/* Whether a stream is the compute stream (known after the first step). */
+bool lg_device_is_compute(const void *stream);
+
+/* An event was recorded on a stream; a stream is about to wait for an event, and has been told to.
+ */
+void lg_device_recorded(const void *event, const void *stream);
+bool lg_device_wait_begin(const void *stream, const void *event);
+void lg_device_wait_end(void);
+
+/* A collective goes to a stream: true if the stream is the compute stream, and lg_device_wait_end()
+ * is due after the call that enqueues it. */
+bool lg_device_collective_begin(const void *stream);
+
+/* The training thread's part changed (enum of step.h), on the device's side. */
+void lg_device_boundary(unsigned part);
+
+/* Graph captures begin and end. */
+void lg_device_capture(int change);
+
+/* Number of the next mark: rows keep the range of theirs. */
+uint64_t lg_device_next_mark(void);
+
+/* Marks from `first` on that belong to part `from` belong to part `to`. */
+void lg_device_move(uint64_t first, unsigned from, unsigned to);
+
+/* A row with marks [first, last) was published in `slot` (state HOST_DONE): fill it in when the
+ * device has come so far. Returns false when there is nothing to wait for. */
+bool lg_device_expect(struct lg_slot *slot, uint64_t first, uint64_t last);
+
+/* Rows whose slots are about to be unmapped: complete without device times. */
+void lg_device_forget(void);
+
+/* Looks whether expected rows are done. Cheap when there are none. */
+void lg_device_poll(void);
+
+/* A new step begins: chooses the compute stream, decides whether this step's waits are measured.
+ * Marks before number `needed` are no longer any row's, but for the rows expected. */
+void lg_device_step(uint64_t number, uint64_t needed);
+
+void lg_device_reset(void);
+
+#endif
