@@ -212,7 +212,9 @@ struct lg_diagnosis *lg_diagnose(const struct lg_run *run,
     const struct lg_diagnose_options *o = options ? options : &defaults;
     struct lg_diagnosis *d = new_diagnosis(run, o->window);
     struct lg_aligned *a = lg_align(run, o->first_step, o->last_step);
-    struct lg_scope all = {.aligned = a, .to = a->n_used, .strategy = d->strategy};
+    struct lg_scratch scratch = {0};
+    struct lg_scope all = {
+        .aligned = a, .to = a->n_used, .strategy = d->strategy, .scratch = &scratch};
     size_t n_declared;
     int32_t *declared = declared_ranks(run, &n_declared), *expected;
 
@@ -221,6 +223,7 @@ struct lg_diagnosis *lg_diagnose(const struct lg_run *run,
     expected = expected_ranks(d, a, &all.n_expected);
     all.expected = expected;
     judge(d, &all);
+    free(scratch.rows);
     free(declared);
     free(expected);
     lg_aligned_free(a);

@@ -240,7 +240,7 @@ size_t lg_policy_average(const struct lg_policy_input *input, struct lg_policy_r
     sort_rows(input, &t);
     slice_rows(&t);
     find_steps(&t, input->window);
-    for (size_t s = 0; s < t.n_slices; s++)
+    for (size_t s = 0; gpu && s < t.n_slices; s++)
         each_row(&t, &t.slice[s], check_clock, &gpu);
     result->clock = gpu && t.n_steps > 0 ? LG_CLOCK_GPU : LG_CLOCK_CPU;
     result->steps_used = (int64_t)t.n_steps;

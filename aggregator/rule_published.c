@@ -22,6 +22,16 @@ static void all_left_out(struct lg_policy_result *result)
         result->share[s] = (double)NAN;
 }
 
+static struct lg_policy_row *room_for(struct lg_scratch *scratch, size_t rows)
+{
+    if (rows > scratch->capacity) {
+        free(scratch->rows); /* what it held is not needed any more */
+        scratch->rows = lg_realloc(NULL, rows, sizeof(*scratch->rows));
+        scratch->capacity = rows;
+    }
+    return scratch->rows;
+}
+
 void lg_published_run(const struct lg_scope *scope, struct lg_policy_result *result)
 {
     const struct lg_aligned *a = scope->aligned;
@@ -33,7 +43,7 @@ void lg_published_run(const struct lg_scope *scope, struct lg_policy_result *res
         all_left_out(result);
         return;
     }
-    row = lg_alloc(a->n_ranks * steps, sizeof(*row));
+    row = room_for(scope->scratch, a->n_ranks * steps);
     for (size_t r = 0; r < a->n_ranks; r++)
         for (size_t k = scope->from; k < scope->to; k++)
             lg_aligned_policy_row(a, r, a->used[k], &row[n++]);
@@ -46,7 +56,6 @@ void lg_published_run(const struct lg_scope *scope, struct lg_policy_result *res
         .strategy = scope->strategy,
     };
     lg_policy_run(&input, result);
-    free(row);
 }
 
 static bool stands_alone(enum lg_kind kind)

@@ -16,6 +16,12 @@
 #include "aggregator/aligned.h"
 #include "aggregator/diagnose.h"
 
+/* Room for a window's rows, used again from window to window; free rows. */
+struct lg_scratch {
+    struct lg_policy_row *rows;
+    size_t capacity;
+};
+
 /* A stretch of comparable iterations: aligned->used[from .. to). */
 struct lg_scope {
     const struct lg_aligned *aligned;
@@ -23,6 +29,7 @@ struct lg_scope {
     enum lg_strategy strategy;
     const int32_t *expected; /* declared ranks, sorted; n_expected 0: none */
     size_t n_expected;
+    struct lg_scratch *scratch;
 };
 
 /* What the rows can't tell, and about which ranks. */
