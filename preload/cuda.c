@@ -42,13 +42,13 @@ static inline struct scope enter(enum purpose purpose, size_t bytes, const void 
     if (!lg_awake())
         return s;
     lg_identity_saw(LG_SEEN_CUDA);
-    count(purpose, bytes);
     s.purpose = purpose;
     s.inferred = lg_infer_call_begin(calls[purpose], 0);
     if (purpose == SYNC && lg_on_training_thread())
         s.begin = lg_now_ns();
     if (purpose == H2D && lg_process.torch)
         lg_feed(LG_EV_H2D_BEGIN, 0, frame);
+    count(purpose, bytes); /* only now: the call may have closed a row, which it is not part of */
     if (purpose == H2D)
         s.marked = lg_device_copy_begin(stream);
     else if (purpose != SYNC)

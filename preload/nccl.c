@@ -72,7 +72,6 @@ static struct wait collective_enter(enum lg_call call, void *comm, size_t count,
     if (!lg_awake())
         return w;
     lg_identity_saw(LG_SEEN_NCCL);
-    lg_identity_collective(comm, bytes, LG_GROUP_NCCL);
     if (group.depth > 0 && lg_on_training_thread()) {
         if (group.call != LG_CALL_GRADIENT)
             group.call = call;
@@ -80,6 +79,8 @@ static struct wait collective_enter(enum lg_call call, void *comm, size_t count,
     } else {
         w.how = wait_enter(call, bytes, frame);
     }
+    /* only now: the call may have closed a row, which it is not part of */
+    lg_identity_collective(comm, bytes, LG_GROUP_NCCL);
     w.marked = mark_enter(stream);
     return w;
 }
