@@ -171,7 +171,8 @@ struct source_state *source_open(const struct options *o)
     }
     if (o->prefetch) {
         sem_init(&s->filled, 0, 0);
-        sem_init(&s->empty, 0, AHEAD - 1); /* the batch in use is not filled again */
+        sem_init(&s->empty, 0,
+                 AHEAD); /* a buffer is empty again when the next batch is asked for */
         if (pthread_create(&s->loader, NULL, load_ahead, s))
             fail("thread");
     }

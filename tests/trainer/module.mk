@@ -12,7 +12,12 @@ build/tests/trainer: $(trainer_o) $(sim_libs)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -o $@ $(trainer_o) $(sim_libs) -Wl,-rpath,'$$ORIGIN/sim' -lpthread -lm
 
-test_programs += build/tests/trainer
+# what the library wrote, for tests of the library alone
+build/tests/spool-dump: tests/trainer/tools/spool_dump.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(DEPFLAGS) -o $@ $<
+
+test_programs += build/tests/trainer build/tests/spool-dump
 
 demo: all build/tests/trainer ## a traced run of four ranks, one of them slow, and its report
 	@rm -rf build/demo
