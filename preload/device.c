@@ -335,6 +335,8 @@ void lg_device_capture(int change)
 static bool read_row(const struct expected *x, struct lg_part part[LG_STAGE_COUNT], bool *synced)
 {
     *synced = false;
+    if (d.mark[x->first % MARKS].gap) /* a mark at its begin is missing */
+        return false;
     for (uint64_t i = x->first; i < x->last; i++) {
         const struct mark *m = &d.mark[i % MARKS], *next = &d.mark[(i + 1) % MARKS];
         float ms = 0;
