@@ -17,12 +17,13 @@ static const char help_text[] =
     "Says which rank is slow, in which stage, how often and what it costs, or why\n"
     "that can't be said. RUN is a run directory or a rank database.\n"
     "\n"
-    "  --format text|json   text (the default) for people; json: schema/report.schema.json\n"
+    "  --format text|json   text for people (the default), JSON for programs\n"
+    "                       (schema/report.schema.json)\n"
     "  -o FILE              write there instead of to standard output\n"
     "  --window N           steps per window (100)\n"
     "  --steps A:B          only the steps A to B; either may be left out\n"
-    "  --fail-on LEVEL      exit status 3 when the verdict is warning or critical (LEVEL\n"
-    "                       warning), or critical (LEVEL critical)\n"
+    "  --fail-on LEVEL      exit status 3 when the verdict is at least this severe:\n"
+    "                       warning or critical\n"
     "\n"
     "Exit status: 0; 2 bad usage or unreadable input; 3 see --fail-on.\n";
 

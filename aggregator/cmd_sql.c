@@ -16,8 +16,9 @@
 static const char help_text[] =
     "usage: laggard sql RUN [QUERY] [--format table|csv|json]\n"
     "\n"
-    "Runs QUERY (SQLite's dialect) over the rows of all ranks; nothing can be written.\n"
-    "Without QUERY statements are read from standard input, each up to its ';'.\n"
+    "Runs QUERY (SQLite's dialect) over the rows of all ranks; nothing can be\n"
+    "written. Without QUERY statements are read from standard input, each up to\n"
+    "its ';'.\n"
     "\n"
     "Tables   step (ns, one row per rank and step), rank, worker, collective, event,\n"
     "         comm_group, loss, meta\n"

@@ -8,7 +8,6 @@
  */
 #include "aggregator/sql_vtab.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 #include <string.h>
 
 #include "aggregator/rankdb.h"
+#include "aggregator/rows.h"
 
 #define MODULE       "laggard_union"
 #define MAX_OPEN     64 /* databases open at a time; each may have a journal open, too */
@@ -36,7 +36,7 @@ struct opened {
     struct rankdb *db;
     unsigned users; /* cursors that have a statement on it */
     uint64_t last_use;
-    bool bad; /* can't be read; said already */
+    char *bad; /* why it can't be read; owned */
 };
 
 struct sql_union {
@@ -45,13 +45,21 @@ struct sql_union {
     struct opened *opened; /* by number of the file */
     unsigned n_open;
     uint64_t clock;
+    bool opening; /* what is left out is said once it is clear that there is a rest */
 };
+
+static void say_left_out(const char *why)
+{
+    fprintf(stderr, "laggard: left out: %s\n", why);
+}
 
 static void mark_bad(struct sql_union *all, size_t file, const char *why)
 {
-    if (!all->opened[file].bad)
-        fprintf(stderr, "laggard: left out: %s\n", why);
-    all->opened[file].bad = true;
+    if (all->opened[file].bad)
+        return;
+    all->opened[file].bad = lg_strdup(why);
+    if (!all->opening)
+        say_left_out(why);
 }
 
 static void close_oldest(struct sql_union *all)
@@ -168,7 +176,7 @@ static int declare(sqlite3 *handle, struct union_vtab *v, char **message)
     sqlite3_stmt *info = NULL;
     if (!db || sqlite3_prepare_v2(rankdb_handle(db), "SELECT name, type FROM pragma_table_xinfo(?)",
                                   -1, &info, NULL) != SQLITE_OK) {
-        *message = sqlite3_mprintf("no rank database can be read");
+        *message = sqlite3_mprintf("its columns can't be read");
         return SQLITE_ERROR;
     }
     sqlite3_bind_text(info, 1, v->table, -1, SQLITE_STATIC);
@@ -595,6 +603,24 @@ static int make_tables(struct sql_union *all, struct error *error)
     return 0;
 }
 
+/* Finds a first database that can be read, and says which ones can't. */
+static int check_files(struct sql_union *all, struct error *error)
+{
+    const struct run_files *files = all->files;
+    all->opening = true;
+    struct rankdb *db = any_file(all);
+    all->opening = false;
+    if (!db && files->n == 1)
+        return error_set(error, "%s", all->opened[0].bad);
+    if (!db)
+        return error_set(error, "%s: none of its %zu rank databases can be read; the first: %s",
+                         files->path, files->n, all->opened[0].bad);
+    for (size_t i = 0; i < files->n; i++)
+        if (all->opened[i].bad)
+            say_left_out(all->opened[i].bad);
+    return 0;
+}
+
 struct sql_union *sql_union_open(const struct run_files *files, struct error *error)
 {
     struct sql_union *all = calloc(1, sizeof(*all));
@@ -611,7 +637,7 @@ struct sql_union *sql_union_open(const struct run_files *files, struct error *er
         sql_union_close(all);
         return NULL;
     }
-    if (make_tables(all, error)) {
+    if (check_files(all, error) || make_tables(all, error)) {
         sql_union_close(all);
         return NULL;
     }
@@ -626,8 +652,10 @@ void sql_union_close(struct sql_union *all)
     if (!all)
         return;
     sqlite3_close(all->handle);
-    for (size_t i = 0; i < all->files->n; i++)
+    for (size_t i = 0; i < all->files->n; i++) {
         rankdb_close(all->opened[i].db);
+        free(all->opened[i].bad);
+    }
     free(all->opened);
     free(all);
 }
