@@ -1,6 +1,6 @@
 /*
- * boot.c - constructor, destructor, fork children. Context: before main, at exit, and in the first
- * hooked call of a fork child.
+ * boot.c - constructor, end, fork children. Context: before main, at exit, and in the first hooked
+ * call of a fork child.
  */
 #include "preload/boot.h"
 
@@ -32,24 +32,54 @@ static uint32_t own_pid(void)
     return (uint32_t)syscall(SYS_getpid);
 }
 
-__attribute__((constructor)) static void boot(void)
+/* Both exist in glibc alone. fork's handler and exit's status come to those who ask early; neither
+ * call allocates, since we are the first to ask and both tables begin with static room. */
+extern int register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+                           void *dso) __asm__("__register_atfork") __attribute__((weak));
+extern int on_exit(void (*handler)(int status, void *argument), void *argument)
+    __attribute__((weak));
+
+/* In the child of a fork, before it goes on: only stores. A child by _Fork or clone does not come
+ * here and stays LG_ROLE_UNKNOWN: it might share its memory with its parent (vfork), and nothing
+ * could tell. */
+static void in_fork_child(void)
+{
+    if (lg_process.state != LG_READY)
+        return;
+    lg_process.pid = own_pid();
+    lg_page.role = LG_ROLE_FORKED;
+}
+
+/* What exit calls last of all, since it was asked for first: after every destructor. */
+static void at_exit(int status, void *unused)
+{
+    (void)unused;
+    lg_finish(status);
+}
+
+/* RATIONALE: glibc hands the environment to constructors; `environ` is still NULL when we run,
+ * since -z initfirst puts us before libc's own. musl hands over nothing, but has set `environ`. */
+__attribute__((constructor)) static void boot(int argc, char **argv, char **envp)
 {
     LG_KEEP_ERRNO;
+    (void)argc, (void)argv;
     if (!move_state(LG_COLD, LG_INIT))
         return;
-    lg_process.disabled = lg_resolve_area(LG_AREA_LIBC) != 0 || lg_environment("LAGGARD_DISABLE");
+    char **variables = environ != NULL ? environ : envp;
+    lg_process.disabled = lg_resolve_area(LG_AREA_LIBC) != 0 ||
+                          lg_environment_in(variables, "LAGGARD_DISABLE") != NULL;
     /* Without the wiped page a fork child could not be told from its parent: stay inert then. */
     if (madvise(&lg_page, sizeof lg_page, MADV_WIPEONFORK) != 0)
         lg_process.disabled = true;
     lg_process.pid = own_pid();
     lg_page.role = LG_ROLE_NORMAL;
+    if (!lg_process.disabled) {
+        if (register_atfork != NULL)
+            register_atfork(NULL, NULL, in_fork_child, NULL);
+        if (on_exit != NULL)
+            on_exit(at_exit, NULL);
+    }
     move_state(LG_INIT, LG_READY);
-}
-
-__attribute__((destructor)) static void end(void)
-{
-    LG_KEEP_ERRNO;
-    lg_finish(0);
 }
 
 bool lg_own_process(void)
@@ -60,22 +90,16 @@ bool lg_own_process(void)
 /* First hooked call in a fork child: nothing that was the parent's may be written to any more. */
 static void become_child(void)
 {
-    if (own_pid() == lg_process.pid) {
-        /* not a child: the page was wiped for another reason, or we are in somebody's constructor
-         */
-        lg_page.role = LG_ROLE_NORMAL;
-        return;
-    }
-    lg_process.pid = own_pid();
+    LG_KEEP_ERRNO;
+    lg_tls.guard++;
     lg_process.training = 0;
     lg_tls.training = 0;
-    lg_tls.guard = 0;
     lg_events_reset();
     lg_identity_reset();
-    lg_page.worker = lg_spool_leave_parent();
-    lg_page.role = lg_page.worker != NULL ? LG_ROLE_WORKER : LG_ROLE_NORMAL;
+    lg_page.role = lg_spool_leave_parent() ? LG_ROLE_WORKER : LG_ROLE_NORMAL;
     if (lg_process.torch)
         lg_events_candidate();
+    lg_tls.guard--;
 }
 
 bool lg_awake(void)
@@ -85,23 +109,25 @@ bool lg_awake(void)
     uint32_t state = atomic_load_explicit(&lg_process.state, memory_order_acquire);
     if (state != LG_READY)
         return false;
-    if (LG_UNLIKELY(lg_page.role == LG_ROLE_UNKNOWN)) {
-        LG_KEEP_ERRNO;
-        lg_tls.guard++;
-        become_child();
-        lg_tls.guard = 0;
-    }
+    uint32_t role = lg_page.role;
+    if (LG_LIKELY(role == LG_ROLE_NORMAL || role == LG_ROLE_WORKER))
+        return true;
+    /* The child of a child may run in its parent's memory: vfork, before either called a hook. */
+    if (role != LG_ROLE_FORKED || !lg_own_process() ||
+        !atomic_compare_exchange_strong(&lg_page.role, &role, LG_ROLE_BECOMING))
+        return false;
+    become_child();
     return true;
 }
 
 void lg_finish(int status)
 {
-    if (!lg_awake() || !lg_own_process())
-        return;
-    if (!move_state(LG_READY, LG_DEAD))
+    LG_KEEP_ERRNO;
+    if (!lg_awake() || !lg_own_process() || !move_state(LG_READY, LG_DEAD))
         return;
     lg_tls.guard++;
     lg_events_finish();
     lg_spool_finish(status);
+    lg_process.training = 0; /* no hook has a thread to record any more */
     lg_tls.guard--;
 }

@@ -8,15 +8,18 @@
 
 #include "preload/text.h"
 
-const char *lg_environment(const char *name)
+const char *lg_environment_in(char *const *variables, const char *name)
 {
     size_t n = strlen(name);
-    if (environ == NULL)
-        return NULL;
-    for (char **e = environ; *e != NULL; e++)
+    for (char *const *e = variables; e != NULL && *e != NULL; e++)
         if (strncmp(*e, name, n) == 0 && (*e)[n] == '=')
             return (*e)[n + 1] != 0 ? *e + n + 1 : NULL;
     return NULL;
+}
+
+const char *lg_environment(const char *name)
+{
+    return lg_environment_in(environ, name);
 }
 
 int64_t lg_environment_number(const char *name)

@@ -19,7 +19,7 @@
 #include "preload/events.h"
 #include "preload/hooks.h"
 #include "preload/infer.h"
-#include "schema/spool.h"
+#include "preload/spool.h"
 
 enum who { NOBODY, TRAINING, WORKER };
 enum kind { READ, WRITE, SYNC, WAIT };
@@ -79,8 +79,8 @@ static void count_training(enum kind kind, ssize_t result)
 
 static void count_worker(uint64_t begun, enum kind kind, ssize_t result)
 {
-    struct lg_worker *w = lg_page.worker;
-    if (kind != READ || w == NULL)
+    struct lg_worker *w = kind == READ ? lg_spool_worker() : NULL;
+    if (w == NULL)
         return;
     lg_count(&w->reads, 1);
     lg_count(&w->read_bytes, result > 0 ? (uint64_t)result : 0);

@@ -26,6 +26,7 @@
 
 static struct lg_spool *base;    /* the first file: identity, status, groups, workers */
 static struct lg_spool *current; /* the file that rows go to */
+static struct lg_spool *parents; /* in a fork child: the spool of the rank that it works for */
 static _Atomic uint32_t tried;
 static bool stopped;
 static uint32_t provisional_serial;
@@ -175,11 +176,22 @@ bool lg_spool_tried(void)
     return tried != 0;
 }
 
+/* It trains itself: what it has read was for its own steps. */
+static void stop_working(void)
+{
+    struct lg_worker *w = lg_page.worker;
+    lg_page.worker = NULL;
+    parents = NULL;
+    if (w != NULL)
+        w->pid = 0;
+}
+
 void lg_spool_open(void)
 {
     enum lg_loss why;
     if (atomic_exchange(&tried, 1) != 0)
         return;
+    stop_working();
     know_self();
     struct lg_spool *s = make_file(0, &why);
     if (s == NULL)
@@ -202,33 +214,59 @@ void lg_spool_status(uint64_t step, uint32_t stage, bool in_collective, uint64_t
     atomic_store_explicit(&base->entries_dropped, entries_dropped, memory_order_relaxed);
 }
 
-struct lg_worker *lg_spool_leave_parent(void)
+bool lg_spool_leave_parent(void)
 {
-    struct lg_worker *mine = NULL, *w = base != NULL ? lg_spool_workers(base) : NULL;
-    for (unsigned i = 0; w != NULL && mine == NULL && i < LG_WORKERS; i++) {
-        uint32_t nobody = 0;
-        if (atomic_compare_exchange_strong(&w[i].pid, &nobody, lg_process.pid))
-            mine = &w[i];
-    }
-    if (mine != NULL)
-        mine->begin_ns = lg_now_ns();
-    /* The mapping stays: the record is in it. Rows are no longer ours to write. */
+    /* The mapping stays: the worker records are in it. Rows are no longer ours to write. A worker's
+     * own child works for the same rank. */
+    if (base != NULL)
+        parents = base;
     base = current = NULL;
     tried = 0;
     stopped = false;
-    return mine;
+    return parents != NULL;
+}
+
+/* Takes the first record whose pid is free or, if `ended`, that of a worker which left in order. */
+static struct lg_worker *take_worker(struct lg_worker *w, bool ended)
+{
+    for (unsigned i = 0; i < LG_WORKERS; i++) {
+        uint32_t pid = ended ? w[i].pid : 0;
+        if (ended && w[i].ended == 0)
+            continue;
+        if (!atomic_compare_exchange_strong(&w[i].pid, &pid, lg_process.pid))
+            continue;
+        w[i].ended = 0;
+        w[i].reads = 0;
+        w[i].read_bytes = 0;
+        w[i].read_ns = 0;
+        w[i].begin_ns = lg_now_ns();
+        return &w[i];
+    }
+    return NULL;
+}
+
+struct lg_worker *lg_spool_worker(void)
+{
+    if (LG_LIKELY(lg_page.worker != NULL))
+        return lg_page.worker;
+    if (parents == NULL || atomic_exchange(&lg_page.worker_asked, 1) != 0)
+        return NULL;
+    struct lg_worker *w = take_worker(lg_spool_workers(parents), false);
+    /* New workers in each epoch use up the records: the newest ones count. */
+    lg_page.worker = w != NULL ? w : take_worker(lg_spool_workers(parents), true);
+    return lg_page.worker;
 }
 
 void lg_spool_finish(int status)
 {
     struct lg_worker *w = lg_page.worker;
-    if (lg_page.role == LG_ROLE_WORKER && w != NULL)
+    if (w != NULL)
         w->ended = 1;
     if (base == NULL)
         return;
     lg_identity_write(base);
     for (struct lg_spool *s = base;; s = current) {
-        s->exit_status = (uint32_t)status;
+        s->exit_status = (uint32_t)status & 0xff;
         s->ended = LG_ENDED_EXIT;
         if (s == current)
             break;

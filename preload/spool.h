@@ -20,9 +20,13 @@ void lg_spool_open(void);
 void lg_spool_status(uint64_t step, uint32_t stage, bool in_collective, uint64_t now,
                      uint64_t entries_dropped);
 
-/* In a fork child: lets go of the parent's spool. Returns this process' worker record in it, NULL
- * if there is no spool or no free record. */
-struct lg_worker *lg_spool_leave_parent(void);
+/* In a fork child: lets go of the parent's spool. True if there is one: the child works for a rank.
+ */
+bool lg_spool_leave_parent(void);
+
+/* This process' worker record in its parent's spool, taken at the first call; NULL if all are in
+ * use by others. */
+struct lg_worker *lg_spool_worker(void);
 
 /* The process ends in order. */
 void lg_spool_finish(int status);
