@@ -310,8 +310,7 @@ static int make_file(const char *path, struct error *error)
 
 static int open_for_writing(struct rankdb *db, struct error *error)
 {
-    if (sqlite3_open_v2(db->path, &db->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW,
-                        NULL) != SQLITE_OK)
+    if (sqlite3_open_v2(db->path, &db->handle, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK)
         return rankdb_fail(db, error);
     sqlite3_busy_timeout(db->handle, RANKDB_WRITER_BUSY_MS);
     /* synchronous NORMAL: a killed recorder loses nothing, the spool still has what was not

@@ -133,36 +133,53 @@ static int find_attempt(const struct recorder *r, const struct rank_info *info, 
     return -1;
 }
 
-/* Another process may take the same number at the same moment: making the file decides. */
-static int create_exclusively(const char *path)
-{
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return -1;
-    close(fd);
-    return 0;
-}
-
-static int open_database(struct recorder *r, struct source *s, const struct rank_info *info,
+/*
+ * Makes the database under another name, with its rank in it, and links it to its place: nobody
+ * ever sees one without a rank, and of two recorders that want the same number one gets it. The
+ * name is the process', so what a killed recorder left of it is overwritten by the next.
+ */
+static int make_database(const struct recorder *r, const char *path, const struct rank_info *info,
                          struct error *error)
 {
-    int mine = 0;
+    char temporary[PATH_MAX + 64], journal[PATH_MAX + 80];
 
-    do {
+    snprintf(temporary, sizeof(temporary), "%s/.rank-%lld-%lld.new", r->database_dir,
+             (long long)info->pid, (long long)info->proc_start);
+    snprintf(journal, sizeof(journal), "%s-journal", temporary);
+    unlink(temporary);
+    unlink(journal);
+    struct rankdb *db = rankdb_create(temporary, error);
+    int result = db ? rankdb_put_rank(db, info, error) : -1;
+    rankdb_close(db);
+    if (result == 0 && link(temporary, path) != 0) {
+        result = -1;
+        if (errno != EEXIST)
+            error_set(error, "%s: %s", path, strerror(errno));
+        else
+            result = 1;
+    }
+    unlink(temporary);
+    return result;
+}
+
+static int open_database(struct recorder *r, struct source *s, struct rank_info *info,
+                         struct error *error)
+{
+    int mine = 0, made = 1;
+
+    while (!mine && made == 1) {
         if (find_attempt(r, info, s->db_path, &s->attempt, &mine) != 0)
             return error_set(error, "%s: no place for another attempt of rank %lld",
                              r->database_dir, (long long)info->rank);
-        if (mine || create_exclusively(s->db_path) == 0)
-            break;
-        if (errno != EEXIST)
-            return error_set(error, "%s: %s", s->db_path, strerror(errno));
-    } while (1);
-    s->db = rankdb_create(s->db_path, error);
-    if (!s->db) {
+        info->attempt = s->attempt;
         if (!mine)
-            unlink(s->db_path);
-        return -1;
+            made = make_database(r, s->db_path, info, error);
     }
+    if (made < 0)
+        return -1;
+    s->db = rankdb_create(s->db_path, error);
+    if (!s->db)
+        return -1;
     s->rank = info->rank;
     s->has_database = 1;
     return 0;
@@ -192,7 +209,7 @@ static int move_database(struct recorder *r, struct source *s, const struct rank
     return s->db ? 0 : -1;
 }
 
-static int have_database(struct recorder *r, struct source *s, const struct rank_info *info,
+static int have_database(struct recorder *r, struct source *s, struct rank_info *info,
                          struct error *error)
 {
     if (s->db && s->rank == info->rank)
@@ -257,19 +274,29 @@ static int store_ring_rows(struct store *store, int gone, int64_t *damaged, int 
     return 0;
 }
 
-/* The rows that the process had not published yet. They are in the file that it wrote last. */
+static int put_row_if_missing(void *context, int64_t step, int64_t value[LG_COLUMNS])
+{
+    struct store *store = context;
+    return rankdb_has_step(store->s->db, step) ? 0 : put_row(context, step, value);
+}
+
+/* The rows that the process had not published yet. They are in the file that it wrote last; if it
+ * was killed while it changed files, some may only be in the one before. */
 static int store_last_rows(struct store *store, int64_t *damaged, int *garbage)
 {
-    const struct spool *last = &store->s->file[store->s->files - 1].spool;
+    struct source *s = store->s;
     int64_t step, value[LG_COLUMNS];
     struct spool_pass pass;
 
-    spool_held_rows(last, put_row, store, &pass);
-    if (store_pass(&pass, damaged, garbage) != 0)
-        return -1;
-    if (!spool_provisional_row(last, &step, value) || rankdb_has_step(store->s->db, step))
+    for (size_t i = 0; i < s->files; i++) {
+        int is_last = i + 1 == s->files;
+        spool_held_rows(&s->file[i].spool, is_last ? put_row : put_row_if_missing, store, &pass);
+        if (store_pass(&pass, damaged, garbage) != 0)
+            return -1;
+    }
+    if (!spool_provisional_row(&s->file[s->files - 1].spool, &step, value))
         return 0;
-    return put_row(store, step, value);
+    return put_row_if_missing(store, step, value);
 }
 
 /* ---- what is known about the process ---- */
@@ -457,12 +484,15 @@ static int is_rank_without_rows(const struct recorder *r, const struct rank_info
            access(path, F_OK) != 0;
 }
 
-static int has_last_rows(const struct source *s)
+/* Rows were there at some time, though a recorder may have stored them already. */
+static int had_rows(const struct source *s)
 {
     const struct spool *last = &s->file[s->files - 1].spool;
     int64_t step, value[LG_COLUMNS];
-    return spool_check(last, NULL) == 0 &&
-           (spool_holds_rows(last) || spool_provisional_row(last, &step, value));
+    for (size_t i = 0; i < s->files; i++)
+        if (spool_waiting(&s->file[i].spool, 0) > 0)
+            return 1;
+    return spool_holds_rows(last) || spool_provisional_row(last, &step, value);
 }
 
 /* 1 = this pass has something to do. */
@@ -479,7 +509,7 @@ static int is_due(struct recorder *r, struct source *s, const struct rank_info *
     }
     if (spool_has_next(&s->file[s->files - 1].spool) && s->waited++ < CONTINUATION_PATIENCE)
         return 0;
-    if (s->db || waiting > 0 || has_last_rows(s) || is_rank_without_rows(r, info))
+    if (s->db || had_rows(s) || is_rank_without_rows(r, info))
         return 1;
     finish(r, s); /* nothing was recorded */
     return 0;

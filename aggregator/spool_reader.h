@@ -82,7 +82,7 @@ struct spool_pass {
 void spool_ready_rows(const struct spool *spool, uint64_t tail, int gone, spool_row_fn *fn,
                       void *context, struct spool_pass *pass);
 
-/* Rows in the ring from `tail` on, ready or not. */
+/* Rows that were written to the ring from number `tail` on, ready or not. */
 uint64_t spool_waiting(const struct spool *spool, uint64_t tail);
 
 /* 1 when some rows are held back. */

@@ -438,7 +438,7 @@ static void test_files(void **state)
     assert_int_equal(rankdb_parse_name("run.sqlite", &rank, &attempt), 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_round_trip, make_dir, remove_dir),
@@ -449,5 +449,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_size, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_size_with_device, make_dir, remove_dir),
     };
+    if (argc > 1) /* a pattern, for one test alone */
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -465,7 +465,7 @@ static void test_random_bytes(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_rows),
@@ -484,5 +484,7 @@ int main(void)
         TEST(test_slot_states),
         TEST(test_random_bytes),
     };
+    if (argc > 1) /* a pattern, for one test alone */
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
