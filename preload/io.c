@@ -113,6 +113,10 @@ static long missing(void)
     return -1;
 }
 
+/* RATIONALE: where no system call does the same, look again. Up to glibc 2.33 semaphores are in
+ * libpthread, which a program may load after us. */
+#define LATE(id, arguments) (REAL(id) != NULL ? (long)real.id arguments : missing())
+
 /* Before our constructor has run: the system call itself. */
 static long raw_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 {
@@ -132,22 +136,24 @@ IO(READ, ssize_t, preadv, (int fd, vectors v, int n, off_t o), (fd, v, n, o),
    syscall(SYS_preadv, fd, v, n, o, 0L))
 IO(READ, ssize_t, preadv64, (int fd, vectors v, int n, off_t o), (fd, v, n, o),
    syscall(SYS_preadv, fd, v, n, o, 0L))
-IO(READ, ssize_t, preadv2, (int fd, vectors v, int n, off_t o, int f), (fd, v, n, o, f), missing())
+IO(READ, ssize_t, preadv2, (int fd, vectors v, int n, off_t o, int f), (fd, v, n, o, f),
+   LATE(preadv2, (fd, v, n, o, f)))
 IO(READ, ssize_t, preadv64v2, (int fd, vectors v, int n, off_t o, int f), (fd, v, n, o, f),
-   missing())
+   LATE(preadv64v2, (fd, v, n, o, f)))
 IO(READ, ssize_t, recv, (int fd, void *b, size_t n, int f), (fd, b, n, f),
    syscall(SYS_recvfrom, fd, b, n, f, NULL, NULL))
 IO(READ, ssize_t, recvfrom, (int fd, void *b, size_t n, int f, struct sockaddr *a, socklen_t *l),
    (fd, b, n, f, a, l), syscall(SYS_recvfrom, fd, b, n, f, a, l))
 IO(READ, ssize_t, recvmsg, (int fd, struct msghdr *m_, int f), (fd, m_, f),
    syscall(SYS_recvmsg, fd, m_, f))
-IO(READ, ssize_t, read_chk, (int fd, void *b, size_t n, size_t room), (fd, b, n, room), missing())
+IO(READ, ssize_t, read_chk, (int fd, void *b, size_t n, size_t room), (fd, b, n, room),
+   LATE(read_chk, (fd, b, n, room)))
 IO(READ, ssize_t, pread_chk, (int fd, void *b, size_t n, off_t o, size_t room), (fd, b, n, o, room),
-   missing())
+   LATE(pread_chk, (fd, b, n, o, room)))
 IO(READ, ssize_t, pread64_chk, (int fd, void *b, size_t n, off_t o, size_t room),
-   (fd, b, n, o, room), missing())
+   (fd, b, n, o, room), LATE(pread64_chk, (fd, b, n, o, room)))
 IO(READ, ssize_t, recv_chk, (int fd, void *b, size_t n, size_t room, int f), (fd, b, n, room, f),
-   missing())
+   LATE(recv_chk, (fd, b, n, room, f)))
 IO(WRITE, ssize_t, write, (int fd, const void *b, size_t n), (fd, b, n),
    syscall(SYS_write, fd, b, n))
 IO(WRITE, ssize_t, pwrite, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o),
@@ -159,14 +165,15 @@ IO(SYNC, int, fsync, (int fd), (fd), syscall(SYS_fsync, fd))
 IO(SYNC, int, fdatasync, (int fd), (fd), syscall(SYS_fdatasync, fd))
 IO(WAIT, int, poll, (struct pollfd * p, nfds_t n, int t), (p, n, t), raw_poll(p, n, t))
 IO(WAIT, int, poll_chk, (struct pollfd * p, nfds_t n, int t, size_t room), (p, n, t, room),
-   missing())
+   LATE(poll_chk, (p, n, t, room)))
 IO(WAIT, int, ppoll, (struct pollfd * p, nfds_t n, const struct timespec *t, const sigset_t *s),
-   (p, n, t, s), missing())
+   (p, n, t, s), LATE(ppoll, (p, n, t, s)))
 IO(WAIT, int, select, (int n, fd_set *r_, fd_set *w, fd_set *e, struct timeval *t),
-   (n, r_, w, e, t), missing())
+   (n, r_, w, e, t), LATE(select, (n, r_, w, e, t)))
 IO(WAIT, int, epoll_wait, (int fd, struct epoll_event *e, int n, int t), (fd, e, n, t),
    syscall(SYS_epoll_pwait, fd, e, n, t, NULL, 8L))
-IO(WAIT, int, sem_wait, (sem_t * s), (s), missing())
-IO(WAIT, int, sem_timedwait, (sem_t * s, const struct timespec *t), (s, t), missing())
+IO(WAIT, int, sem_wait, (sem_t * s), (s), LATE(sem_wait, (s)))
+IO(WAIT, int, sem_timedwait, (sem_t * s, const struct timespec *t), (s, t),
+   LATE(sem_timedwait, (s, t)))
 IO(WAIT, int, sem_clockwait, (sem_t * s, clockid_t c, const struct timespec *t), (s, c, t),
-   missing())
+   LATE(sem_clockwait, (s, c, t)))
