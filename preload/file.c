@@ -5,12 +5,14 @@
  * moment. So after each step that used our number we look whether it still is our file, and never
  * size, map or close one that isn't. fallocate, not ftruncate: a full disk must be an error here,
  * not a SIGBUS later; and not glibc's posix_fallocate, whose emulation writes. RLIMIT_FSIZE is
- * asked before, since hitting it is a signal.
+ * asked before, since hitting it is a signal. Signals wait meanwhile: a profiler's timer would end
+ * each fallocate on tmpfs with EINTR.
  */
 #include "preload/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -59,7 +61,7 @@ static void *map_opened(int fd, uint64_t bytes, enum lg_loss *why)
     return p;
 }
 
-void *lg_file_map_new(const char *path, uint64_t bytes, enum lg_loss *why, bool *exists)
+static void *map_new(const char *path, uint64_t bytes, enum lg_loss *why, bool *exists)
 {
     *exists = false;
     *why = LG_LOSS_file_limit;
@@ -75,6 +77,17 @@ void *lg_file_map_new(const char *path, uint64_t bytes, enum lg_loss *why, bool 
     void *p = map_opened(fd, bytes, why);
     if (p == NULL)
         syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+    return p;
+}
+
+void *lg_file_map_new(const char *path, uint64_t bytes, enum lg_loss *why, bool *exists)
+{
+    const uint64_t all = UINT64_MAX; /* the kernel's sigset_t */
+    uint64_t before = 0;
+    long blocked = syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &before, sizeof all);
+    void *p = map_new(path, bytes, why, exists);
+    if (blocked == 0)
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
     return p;
 }
 

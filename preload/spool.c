@@ -84,7 +84,8 @@ static void recorder_place(char *out)
     r += n;
     for (int colons = 0; *r != 0; r++)
         if (*r == ':' && ++colons == 3) {
-            lg_copy(out, PATH, r + 1);
+            if (strlen(r + 1) < PATH) /* half a path is another place */
+                lg_copy(out, PATH, r + 1);
             return;
         }
 }
@@ -94,7 +95,7 @@ static void run_dir_place(char *out)
 {
     const char *dir = lg_environment("LAGGARD_DIR");
     out[0] = 0;
-    if (dir == NULL)
+    if (dir == NULL || strlen(dir) + sizeof "/spool/" + strlen(self.host) > PATH)
         return;
     struct lg_text t = lg_text_start(out, PATH);
     lg_text_add(&t, dir);
@@ -104,8 +105,6 @@ static void run_dir_place(char *out)
     lg_text_add(&t, "/");
     lg_text_add(&t, self.host);
     lg_file_mkdir(out);
-    if (t.full)
-        out[0] = 0;
 }
 
 static struct lg_spool *make_in(const char *directory, uint32_t seq, enum lg_loss *why)
