@@ -569,13 +569,13 @@ static void one_rank_is_never_a_straggler(void **state)
 
     EXPECT_RANKS(b, 0); /* a universe of one, though another rank has rows */
     repeat(b, 0, 30, ROW(41, X, 30, 20, 5, 56));
-    repeat(b, 1, 30, ROW(1, X, 30, 60, 5, 96));
+    repeat(b, 1, 30, ROW(1, X, 30, 60, 5, 98));
     r = run(b);
     assert_kind(r, LG_INPUT_BOUND);
     assert_false(r->has_worst_rank);
     assert_true(r->issue[0].has_rank); /* the finding keeps its rank */
     assert_int_equal(r->issue[0].rank, 0);
-    assert_close(r->step_time_ms, 97); /* the largest */
+    assert_close(r->step_time_ms, 99); /* the largest, not the median */
     EXPECT_RANKS(b, 0, 1);
     assert_kind(run(b), LG_INPUT_STRAGGLER);
     b->input.n_expected = 0; /* an empty list declares nobody: the universe is what has rows */
@@ -747,6 +747,34 @@ static void compute_bound_yields(void **state)
     assert_kind(run(b), LG_COMPUTE_BOUND);
     assert_true(isnan(b->result.issue[0].score));
     assert_true(b->result.issue[0].share >= 0.9);
+    b->n = 0;
+    repeat(b, 0, 30, ROW(5, X, 30, 50, 10, 95)); /* 0.9 is enough */
+    assert_kind(run(b), LG_COMPUTE_BOUND);
+}
+
+static void residual_needs_the_traced_time(void **state)
+{
+    struct bench *b = *state;
+
+    repeat(b, 0, 30, QUIET);
+    repeat(b, 1, 30, ROW(8, X, 30, 50, 5, X));
+    run(b);
+    assert_true(isnan(b->result.ranks[1].residual));
+    assert_true(isnan(b->result.ranks[1].step_time));
+    assert_close(b->result.ranks[1].compute, 85);
+}
+
+static void fsdp_needs_forward(void **state)
+{
+    struct bench *b = *state;
+
+    repeat(b, 0, 30, QUIET);
+    repeat(b, 1, 30, ROW(8, X, X, 50, 5, 92));
+    assert_kind(run(b), LG_BALANCED); /* ddp: backward is enough to compare them */
+    b->input.strategy = LG_FSDP;
+    assert_kind(run(b), LG_INCOMPLETE_DATA);
+    assert_int_equal(b->result.missing, 1 << LG_METRIC_forward);
+    assert_int_equal(b->result.with_metric[LG_METRIC_forward], 1);
 }
 
 static void worst_ranks_of_bound_kinds(void **state)
@@ -848,6 +876,8 @@ int main(void)
         TEST(fewer_than_two_eligible),
         TEST(h2d_needs_the_gpu_clock),
         TEST(compute_bound_yields),
+        TEST(residual_needs_the_traced_time),
+        TEST(fsdp_needs_forward),
         TEST(worst_ranks_of_bound_kinds),
         TEST(order_is_severity_score_rank_kinds),
         TEST(names),
