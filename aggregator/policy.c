@@ -1,6 +1,6 @@
 /*
- * policy.c - the rules of the published rank-straggler policy (policy.md sections 4 to 6) over the
- * averages of one window. Pure functions, in the reading commands.
+ * policy.c - the rules of the published rank-straggler policy (doc/policy.md, sections 4 to 6) over
+ * the averages of one window. Pure functions, in the reading commands.
  */
 #include "aggregator/policy.h"
 

@@ -3,8 +3,9 @@
  * window's diagnosis out. No files, no clock, no global state. Runs in the reading commands.
  *
  * The semantics are those of TraceML's published "Rank Straggler Policy"; the recorded answers in
- * tests/conformance/ pin them down, to the last bit: arithmetic is in double precision ms, in the
- * order of the steps, since a share that sits on a threshold must fall to the same side.
+ * tests/conformance/ pin them down (doc/policy.md), to the last bit: arithmetic is in double
+ * precision ms, in the order of the steps, since a share that sits on a threshold must fall to the
+ * same side.
  */
 #ifndef LAGGARD_AGGREGATOR_POLICY_H
 #define LAGGARD_AGGREGATOR_POLICY_H

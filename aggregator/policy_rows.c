@@ -1,6 +1,6 @@
 /*
  * policy_rows.c - the published policy's window: rows sorted, duplicates resolved, the common steps
- * of all ranks found, the clock chosen, averages taken (policy.md sections 2 and 3). Pure
+ * of all ranks found, the clock chosen, averages taken (doc/policy.md, sections 2 and 3). Pure
  * functions, in the reading commands. Sorting is the most expensive part; everything else is one
  * pass.
  */
