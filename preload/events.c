@@ -21,6 +21,7 @@ struct lg_process_counters lg_process_counters;
 static struct lg_machine machine;
 static uint32_t generation;
 static _Atomic uint32_t fixing; /* 1: some thread has been made the training thread for good */
+static uint32_t training_tid;   /* and this is its number */
 
 void lg_counts_usage(struct lg_counts *out)
 {
@@ -69,11 +70,38 @@ void lg_events_candidate(void)
     lg_process.training = generation;
 }
 
+static bool is_training_thread(void)
+{
+    return lg_tls.training != 0 && lg_tls.training == lg_process.training;
+}
+
+/* The training thread has left, was cancelled, or returned: frameworks run each trial in a thread
+ * of its own. Its rows that are complete are closed, and this thread goes on. */
+static void succeed_training_thread(void)
+{
+    uint32_t one = 1;
+    LG_KEEP_ERRNO;
+    if (syscall(SYS_tgkill, lg_process.pid, training_tid, 0) == 0 || errno != ESRCH ||
+        !atomic_compare_exchange_strong(&fixing, &one, 0))
+        return;
+    lg_tls.guard++;
+    /* what the kernel counted for it can't be asked for any more */
+    machine.step.row.base.usage = machine.step.committed.base.usage = false;
+    lg_machine_finish(&machine, lg_now_ns());
+    uint64_t number = machine.number;
+    lg_events_candidate();
+    machine.number = number;
+    lg_tls.guard--;
+}
+
 void lg_events_backward(void)
 {
+    if (LG_UNLIKELY(fixing != 0 && !is_training_thread()))
+        succeed_training_thread();
     if (fixing == 0) {
-        if (lg_tls.training != lg_process.training || lg_tls.training == 0)
+        if (!is_training_thread())
             lg_events_candidate();
+        training_tid = (uint32_t)syscall(SYS_gettid);
         fixing = 1;
     }
     lg_sign_of_training();
@@ -120,7 +148,7 @@ void lg_events_finish(void)
 {
     /* Only the training thread may touch its rows. When another one ends the process, what is
      * complete is already in the mapping (held and provisional rows). */
-    if (lg_tls.training == 0 || lg_tls.training != lg_process.training)
+    if (!is_training_thread())
         return;
     lg_machine_finish(&machine, lg_now_ns());
     lg_infer_finish();

@@ -5,8 +5,8 @@
  * moment. So after each step that used our number we look whether it still is our file, and never
  * size, map or close one that isn't. fallocate, not ftruncate: a full disk must be an error here,
  * not a SIGBUS later; and not glibc's posix_fallocate, whose emulation writes. RLIMIT_FSIZE is
- * asked before, since hitting it is a signal. Signals wait meanwhile: a profiler's timer would end
- * each fallocate on tmpfs with EINTR.
+ * asked before, since hitting it is a signal. Signals wait meanwhile: on older kernels a profiler's
+ * timer can end each fallocate on tmpfs with EINTR (fallocate(2) allows it; Linux 6.18 doesn't).
  */
 #include "preload/file.h"
 

@@ -105,7 +105,7 @@ static void *label_start(void **result, const void *record_function)
 
 /* ---- installation */
 
-static void install(void)
+static void install_probes(void)
 {
     int missing = lg_resolve_area(LG_AREA_TORCH);
     bool labels_work = real.add_global_callback != NULL && real.record_function_name != NULL;
@@ -120,17 +120,24 @@ static void install(void)
     real.add_global_callback(callback);
 }
 
+static void install(void)
+{
+    static _Atomic bool installed;
+    if (atomic_exchange(&installed, true))
+        return;
+    LG_KEEP_ERRNO;
+    lg_tls.guard++;
+    install_probes();
+    lg_tls.guard--;
+}
+
 void hook_set_default_engine_stub(void *stub)
 {
     real_set_default_engine_stub_fn next = REAL(set_default_engine_stub);
     if (next != NULL)
         next(stub);
-    if (!lg_awake() || lg_process.torch)
-        return;
-    LG_KEEP_ERRNO;
-    lg_tls.guard++;
-    install();
-    lg_tls.guard--;
+    if (lg_awake())
+        install();
 }
 
 static int visit_path(struct dl_phdr_info *info, size_t size, void *data)
@@ -167,6 +174,8 @@ struct lg_vector hook_engine_execute(void *self, const void *roots, const void *
 {
     bool entered __attribute__((cleanup(backward_leave))) = false;
     if (lg_awake()) {
+        if (LG_UNLIKELY(!lg_process.torch))
+            install(); /* a C++ program: no engine of Python's was registered */
         if (accumulate_grad) {
             lg_identity_saw(LG_SEEN_BACKWARD);
             lg_events_backward();
