@@ -154,7 +154,7 @@ struct lg_diagnosis {
 
     struct lg_verdict verdict;
     size_t n_findings;
-    struct lg_finding *findings; /* the verdict's first */
+    struct lg_finding *findings; /* best first; the verdict's is the first, if it is one */
     size_t n_suspects;
     struct lg_suspect *suspects;       /* best first */
     struct lg_policy_result published; /* the published policy, over the last `window` steps */
