@@ -18,6 +18,9 @@ DEPFLAGS  = -MMD -MP
 # C++ members are interposed and must lie at even addresses.
 PRELOAD_CFLAGS := -fPIC -fvisibility=hidden -ftls-model=initial-exec -fexceptions \
                   -falign-functions=16 -fno-stack-protector -fno-plt
+# libgcc's outlined atomics bring a constructor and a reference that not every libc has
+PRELOAD_CFLAGS_aarch64 := -mno-outline-atomics
+PRELOAD_CFLAGS += $(PRELOAD_CFLAGS_$(firstword $(subst -, ,$(shell $(CC) -dumpmachine))))
 PRELOAD_LDFLAGS := -shared -nostdlib -Wl,-z,defs -Wl,-z,relro -Wl,-z,now -Wl,-z,initfirst \
                    -Wl,-soname,liblaggard.so -Wl,--version-script=build/gen/exports.map
 PRELOAD_LIBS := -lc -lgcc
