@@ -191,7 +191,7 @@ static size_t find_reason(const char *name)
     return 0; /* a reason of a later version: its text still says something */
 }
 
-/* "recording stopped at step 37 (no space for the spool)" */
+/* "recording stopped at step 37 (no space for the spool), 12 rows lost" */
 static char *loss_text(const struct rank_loss *loss, size_t reason)
 {
     char at[48] = "", rows[48] = "";
@@ -200,21 +200,22 @@ static char *loss_text(const struct rank_loss *loss, size_t reason)
         snprintf(at, sizeof(at), " at step %" PRId64, loss->step);
     if (loss->rows != LG_NULL && loss->rows > 0)
         snprintf(rows, sizeof(rows), ", %" PRId64 " rows lost", loss->rows);
-    const char *detail = *loss->detail ? ": " : "";
     switch (loss_reasons[reason].reason) {
-    case LG_LOSS_killed:
-        return lg_format("ends%s (killed)%s%s%s", at, rows, detail, loss->detail);
     case LG_LOSS_damaged:
     case LG_LOSS_not_loaded:
     case LG_LOSS_none:
-        return lg_format("%s%s%s%s%s", meaning, at, rows, detail, loss->detail);
+        return lg_format("%s%s%s%s%s", meaning, at, rows, *loss->detail ? ": " : "", loss->detail);
     default:
-        return lg_format("recording stopped%s (%s)%s%s%s", at, meaning, rows, detail, loss->detail);
+        return lg_format("recording stopped%s (%s)%s", at, meaning, rows);
     }
 }
 
 static void add_rank_loss(struct lg_run *run, struct lg_rank *rank, const struct rank_loss *loss)
 {
+    /* add_killed() says it, with the last step that is really there */
+    if (strcmp(loss->reason, "killed") == 0)
+        return;
+
     size_t reason = find_reason(loss->reason);
     char *text = loss_text(loss, reason);
     lg_run_add_loss(run, rank->rank, loss_reasons[reason].reason, loss->rows,
@@ -222,7 +223,7 @@ static void add_rank_loss(struct lg_run *run, struct lg_rank *rank, const struct
     free(text);
     if (loss->rows != LG_NULL)
         rank->rows_lost += loss->rows;
-    if (loss_reasons[reason].reason != LG_LOSS_killed && loss->step >= 0) {
+    if (loss->step >= 0) {
         rank->stop_reason = loss_reasons[reason].reason;
         rank->stop_step = loss->step;
     }
@@ -239,7 +240,7 @@ static void add_killed(struct lg_run *run, const struct lg_rank *rank)
 
 static void add_losses(struct lg_run *run, struct lg_rank *rank, const struct loaded *loaded)
 {
-    bool killed = false;
+    bool killed = rank->end == LG_RANK_END_KILLED;
     if (loaded->damaged) {
         char *text = rank->n ? lg_format("%s; %zu rows could be read", loaded->error.text, rank->n)
                              : lg_strdup(loaded->error.text);
@@ -250,7 +251,7 @@ static void add_losses(struct lg_run *run, struct lg_rank *rank, const struct lo
         add_rank_loss(run, rank, &loaded->losses[i]);
         killed |= strcmp(loaded->losses[i].reason, "killed") == 0;
     }
-    if (rank->end == LG_RANK_END_KILLED && !killed)
+    if (killed)
         add_killed(run, rank);
 }
 

@@ -641,8 +641,9 @@ struct sql_union *sql_union_open(const struct run_files *files, struct error *er
         sql_union_close(all);
         return NULL;
     }
-    /* SQLite makes this table at its first use, which the authorizer would refuse */
-    sqlite3_exec(all->handle, "SELECT 1 FROM pragma_table_xinfo('step')", NULL, NULL, NULL);
+    /* SQLite makes these tables at their first use, which the authorizer would refuse */
+    sqlite3_exec(all->handle, "SELECT 1 FROM pragma_table_xinfo('step'), pragma_table_info('step')",
+                 NULL, NULL, NULL);
     sqlite3_set_authorizer(all->handle, authorize, NULL);
     return all;
 }
