@@ -211,8 +211,8 @@ static void match(struct lg_aligned *a, const struct list *list, size_t n_lists)
         find_misaligned(list, n_lists, skip);
         a->key = common_keys(list, n_lists, skip, &a->n);
     }
-    a->rank = lg_alloc(n_lists, sizeof(*a->rank));
-    a->misaligned = lg_alloc(n_lists, sizeof(*a->misaligned));
+    a->rank = lg_alloc(n_lists, sizeof(const struct lg_rank *));
+    a->misaligned = lg_alloc(n_lists, sizeof(const struct lg_rank *));
     a->row = lg_alloc(n_lists, sizeof(*a->row));
     for (size_t i = 0; i < n_lists; i++) {
         if (skip[i])

@@ -10,8 +10,8 @@
 
 #include "aggregator/rules.h"
 
-#define HOST_BOUND_WAIT 0.05 /* below this part of the step the host does not wait for the device  \
-                              */
+/* below this part of the step the host does not wait for its device */
+#define HOST_BOUND_WAIT 0.05
 
 /* ---- what a rank has ---- */
 
@@ -346,7 +346,6 @@ static void note_undeclared(struct lg_diagnosis *d, const struct lg_scope *scope
 {
     int32_t *list;
     size_t n = 0, e = 0;
-    char *text;
 
     if (scope->n_expected == 0)
         return;
@@ -358,7 +357,8 @@ static void note_undeclared(struct lg_diagnosis *d, const struct lg_scope *scope
             list[n++] = d->seen[i];
     }
     if (n > 0) {
-        text = lg_rank_list(list, n);
+        char *text = lg_rank_list(list, n);
+
         lg_texts_add(&d->notes, lg_format("%s left rows, but %s not among the declared ranks", text,
                                           n == 1 ? "is" : "are"));
         free(text);

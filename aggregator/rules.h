@@ -73,10 +73,10 @@ void lg_texts_free(struct lg_texts *texts);
 char *lg_texts_join(const struct lg_texts *texts, const char *separator);
 /* "rank 3", "ranks 0-2, 5 and 2 more"; the list is sorted. */
 char *lg_rank_list(const int32_t *rank, size_t n);
-/* "3.21 ms": three digits that count. The buffer is the caller's and returned. */
+/* "3.21 ms": three digits that count. The text lives to the end of the full expression. */
 struct lg_ms {
     char text[32];
 };
-const char *lg_ms(double ms, struct lg_ms *buffer);
+struct lg_ms lg_ms(double ms);
 
 #endif

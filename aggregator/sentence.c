@@ -116,29 +116,26 @@ static char *cause(const struct lg_policy_result *p)
     const struct lg_policy_straggler *s = &p->straggler;
     const struct lg_policy_rank *culprit = find_rank(p, s->culprit),
                                 *victim = find_rank(p, s->victim);
-    struct lg_ms mine, others;
     enum lg_metric metric;
 
     if (s->component == LG_COMPONENT_sync_or_unattributed)
         return lg_strdup("is late for a reason that input, H2D and forward do not explain");
     metric = component_words[s->component].metric;
     return lg_format("%s %s a step, rank %" PRId32 " %s", component_words[s->component].does,
-                     lg_ms(culprit->mean[metric], &mine), s->victim,
-                     lg_ms(victim->mean[metric], &others));
+                     lg_ms(culprit->mean[metric]).text, s->victim,
+                     lg_ms(victim->mean[metric]).text);
 }
 
 static char *straggler(const struct lg_diagnosis *d)
 {
     const struct lg_policy_straggler *s = &d->published.straggler;
-    struct lg_ms cost, mine, others, step;
     char *who = name_rank(d, s->culprit), *why = cause(&d->published), *text;
 
-    text =
-        lg_format("%s %s; meanwhile the others wait for it in %s (%s there against %s on rank "
-                  "%" PRId32 "), which costs %s of each %s step (%.0f %%).",
-                  who, why, visible_words(s), lg_ms(s->visible_victim_ms, &others),
-                  lg_ms(s->visible_culprit_ms, &mine), s->culprit, lg_ms(s->visible_cost_ms, &cost),
-                  lg_ms(s->step_time_ms, &step), 100 * d->verdict.score);
+    text = lg_format("%s %s; meanwhile the others wait for it in %s (%s there against %s on rank "
+                     "%" PRId32 "), which costs %s of each %s step (%.0f %%).",
+                     who, why, visible_words(s), lg_ms(s->visible_victim_ms).text,
+                     lg_ms(s->visible_culprit_ms).text, s->culprit, lg_ms(s->visible_cost_ms).text,
+                     lg_ms(s->step_time_ms).text, 100 * d->verdict.score);
     free(who);
     free(why);
     return text;
@@ -148,13 +145,12 @@ static char *straggler(const struct lg_diagnosis *d)
 
 static char *bound(const struct lg_diagnosis *d, const char *what)
 {
-    struct lg_ms part, step;
     char *over = over_ranks(d), *text;
     double cost = (double)d->verdict.cost_ns_per_step / 1e6;
 
     text =
-        lg_format("%s %s of each %s step (%.0f %%%s)%s.", what, lg_ms(cost, &part),
-                  lg_ms(median_rank(&d->published, step_time), &step), 100 * d->verdict.score, over,
+        lg_format("%s %s of each %s step (%.0f %%%s)%s.", what, lg_ms(cost).text,
+                  lg_ms(median_rank(&d->published, step_time)).text, 100 * d->verdict.score, over,
                   d->published.n_ranks > 1 && !names_a_rank(d) ? "; no rank stands out" : "");
     free(over);
     return text;
@@ -163,7 +159,6 @@ static char *bound(const struct lg_diagnosis *d, const char *what)
 /* What of the computation is waiting, where that is known. */
 static char *sync_part(const struct lg_diagnosis *d)
 {
-    struct lg_ms buffer;
     double sum = 0;
     size_t n = 0;
 
@@ -173,19 +168,18 @@ static char *sync_part(const struct lg_diagnosis *d)
             n++;
         }
     }
-    return n > 0 && sum > 0 ? lg_format(", %s of it blocked in collectives",
-                                        lg_ms(sum / (double)n / 1e6, &buffer))
-                            : lg_strdup("");
+    return n > 0 && sum > 0
+               ? lg_format(", %s of it blocked in collectives", lg_ms(sum / (double)n / 1e6).text)
+               : lg_strdup("");
 }
 
 static char *compute_bound(const struct lg_diagnosis *d)
 {
-    struct lg_ms part, step;
     char *over = over_ranks(d), *sync = sync_part(d), *text;
 
     text = lg_format("Forward, backward and optimizer take %s of each %s step (%.0f %%%s)%s%s.",
-                     lg_ms(median_rank(&d->published, compute), &part),
-                     lg_ms(median_rank(&d->published, step_time), &step),
+                     lg_ms(median_rank(&d->published, compute)).text,
+                     lg_ms(median_rank(&d->published, step_time)).text,
                      100 * d->published.share[LG_SHARE_compute], over, sync,
                      d->published.n_ranks > 1 ? "; no rank stands out" : "");
     free(over);
@@ -197,7 +191,6 @@ static char *balanced(const struct lg_diagnosis *d)
 {
     static const char *const word[LG_SHARE_COUNT] = {"input", "H2D", "computation", "the rest"};
     struct lg_texts shares = {0};
-    struct lg_ms step;
     char *joined, *text;
 
     for (int s = 0; s < LG_SHARE_COUNT; s++)
@@ -207,7 +200,7 @@ static char *balanced(const struct lg_diagnosis *d)
     text = lg_format("%s: a step takes %s (%s).",
                      d->published.n_ranks > 1 ? "No rank is slow and no stage holds the step up"
                                               : "No stage holds the step up",
-                     lg_ms(median_rank(&d->published, step_time), &step), joined);
+                     lg_ms(median_rank(&d->published, step_time)).text, joined);
     free(joined);
     lg_texts_free(&shares);
     return text;

@@ -63,10 +63,11 @@ char *lg_rank_list(const int32_t *rank, size_t n)
     return list;
 }
 
-const char *lg_ms(double ms, struct lg_ms *buffer)
+struct lg_ms lg_ms(double ms)
 {
+    struct lg_ms result;
     int digits = fabs(ms) < 9.995 ? 2 : fabs(ms) < 99.95 ? 1 : 0;
 
-    snprintf(buffer->text, sizeof(buffer->text), "%.*f ms", digits, ms);
-    return buffer->text;
+    snprintf(result.text, sizeof(result.text), "%.*f ms", digits, ms);
+    return result;
 }
