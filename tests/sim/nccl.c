@@ -168,7 +168,7 @@ static void put_part(const struct call *c, const struct part *p)
     char *to = chunk_of(c->comm, p->slot, c->comm->rank);
     const char *from = simHost(c->from);
     size_t bytes = p->count * p->element;
-    if (c->kind == BROADCAST && c->comm->rank != c->root)
+    if (c->kind == BARRIER || (c->kind == BROADCAST && c->comm->rank != c->root))
         return;
     int pieces = c->kind == REDUCE_SCATTER ? c->comm->size : 1;
     for (int i = 0; i < pieces; i++)
