@@ -146,7 +146,8 @@ static void handle_one(struct launch *l, const struct signalfd_siginfo *info)
 
     if (number == SIGCHLD)
         return; /* reaped below, whoever sent it */
-    if (info->ssi_code > 0) {
+    /* an alarm that was set before we were executed goes off in us alone */
+    if (info->ssi_code > 0 && number != SIGALRM) {
         /* made by the kernel, for the terminal's whole process group: the command has it already */
         if (number == SIGTSTP)
             stop_self(SIGTSTP);
