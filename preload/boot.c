@@ -50,6 +50,12 @@ static void in_fork_child(void)
     lg_page.role = LG_ROLE_FORKED;
 }
 
+void lg_at_exit(void (*handler)(int status, void *unused))
+{
+    if (on_exit != NULL)
+        on_exit(handler, NULL);
+}
+
 /* What exit calls last of all, since it was asked for first: after every destructor. */
 static void at_exit(int status, void *unused)
 {
@@ -76,8 +82,7 @@ __attribute__((constructor)) static void boot(int argc, char **argv, char **envp
     if (!lg_process.disabled) {
         if (register_atfork != NULL)
             register_atfork(NULL, NULL, in_fork_child, NULL);
-        if (on_exit != NULL)
-            on_exit(at_exit, NULL);
+        lg_at_exit(at_exit);
     }
     move_state(LG_INIT, LG_READY);
 }

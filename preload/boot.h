@@ -83,6 +83,10 @@ bool lg_awake(void);
  */
 bool lg_own_process(void);
 
+/* Calls the handler at exit, before what was registered earlier. Not where libc has no on_exit (musl).
+ */
+void lg_at_exit(void (*handler)(int status, void *unused));
+
 /* Ends recording in this process, once. Called at exit and from _exit and its like. */
 void lg_finish(int status);
 

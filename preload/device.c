@@ -421,6 +421,14 @@ void lg_device_poll(void)
 
 /* ---- life */
 
+/* Registered after the CUDA runtime's own handler, so called before it: the last rows' times. */
+static void at_exit(int status, void *unused)
+{
+    (void)status, (void)unused;
+    if (lg_awake() && lg_own_process())
+        lg_device_poll();
+}
+
 static void choose_compute(void)
 {
     struct stream *most = NULL;
@@ -433,6 +441,8 @@ static void choose_compute(void)
         return; /* not clearly another one */
     /* synchronous collectives may have gone to it before it was known */
     most->tainted = false;
+    if (!d.on)
+        lg_at_exit(at_exit);
     d.compute = most->handle;
     d.broken = true;
     d.on = true;
