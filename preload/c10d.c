@@ -54,14 +54,26 @@ bool hook_recv_work_wait(void *self, long timeout_ms)
     return REAL(recv_work_wait)(self, timeout_ms);
 }
 
-/* Every backend's constructor: rank and size of a group. */
-void hook_backend_construct(void *self, int rank, int size)
+static void group_constructed(const void *self, int rank, int size)
 {
-    REAL(backend_construct)(self, rank, size);
     if (!lg_awake())
         return;
     lg_identity_group(self, rank, size, LG_GROUP_C10D);
     lg_sign_of_training();
+}
+
+/* Every backend's constructor: rank and size of a group. */
+void hook_backend_construct(void *self, int rank, int size)
+{
+    REAL(backend_construct)(self, rank, size);
+    group_constructed(self, rank, size);
+}
+
+/* The same up to torch 1.13, where the backends are process groups themselves. */
+void hook_process_group_construct(void *self, int rank, int size)
+{
+    REAL(process_group_construct)(self, rank, size);
+    group_constructed(self, rank, size);
 }
 
 void hook_gloo_context(void *self, int rank, int size, int base)
