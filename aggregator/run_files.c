@@ -61,7 +61,7 @@ static int no_ranks(const struct run_files *files, struct error *error)
     struct rundir_info info;
     const char *dir = files->path;
     if (files->uncollected)
-        return error_set(error, "%s: its rows could not be collected: %s", dir, files->note);
+        return error_set(error, "%s", files->note);
     if (rundir_read(dir, &info, NULL))
         return error_set(error, "%s: not a run (no rank database in it)", dir);
     if (*info.untraced)

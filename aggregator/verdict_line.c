@@ -21,7 +21,6 @@ int report_verdict_line(const char *run_dir, FILE *out)
                 v->sentence);
     else
         fprintf(out, "laggard: %s: %s\n", lg_kind_name(v->kind), v->sentence);
-    fprintf(out, "laggard: more: laggard report %s\n", run_dir);
     lg_diagnosis_free(d);
     return 0;
 }
