@@ -1,4 +1,7 @@
-"""Plain DDP. WORKERS: loader workers. EPOCHS: passes over the data. LOG=1: prints each step."""
+"""Plain DDP. WORKERS: loader workers. EPOCHS: passes over the data. LOG=1: prints each step.
+EXIT: exit status."""
+import sys
+
 from common import Job, STEPS, knob, loss_of
 
 job = Job()
@@ -16,3 +19,4 @@ for epoch in range(epochs):
         if knob("LOG"):
             print(f"rank {job.rank} step {job.iteration} loss {float(loss):.6f}", flush=True)
 job.finish()
+sys.exit(knob("EXIT"))
