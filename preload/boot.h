@@ -83,7 +83,8 @@ bool lg_awake(void);
  */
 bool lg_own_process(void);
 
-/* Calls the handler at exit, before what was registered earlier. Not where libc has no on_exit (musl).
+/* Calls the handler at exit, before what was registered earlier. Not where libc has no on_exit
+ * (musl).
  */
 void lg_at_exit(void (*handler)(int status, void *unused));
 

@@ -28,6 +28,7 @@ struct mark {
     uint8_t part;
     bool sync; /* from here to the next mark the stream stands still for others */
     bool gap;  /* the time before this mark is not known */
+    bool turn; /* a row begins or was committed here */
 };
 
 struct expected {
@@ -198,7 +199,7 @@ static bool record(struct mark *m)
     return check(real.cuda_event_record(m->event, (void *)(uintptr_t)d.compute));
 }
 
-static bool add_mark(unsigned part, bool sync)
+static bool add_mark(unsigned part, bool sync, bool turn)
 {
     struct mark *m = &d.mark[d.head % MARKS];
     if (!take()) {
@@ -210,6 +211,7 @@ static bool add_mark(unsigned part, bool sync)
         m->part = (uint8_t)part;
         m->sync = sync;
         m->gap = d.broken;
+        m->turn = turn;
         d.head++;
     }
     d.broken = !done;
@@ -217,7 +219,7 @@ static bool add_mark(unsigned part, bool sync)
     return done;
 }
 
-void lg_device_boundary(unsigned part)
+void lg_device_boundary(unsigned part, bool turn)
 {
     if (!d.on) {
         d.part = (uint8_t)part;
@@ -227,7 +229,7 @@ void lg_device_boundary(unsigned part)
     d.part = (uint8_t)part;
     d.worked = true;
     d.after_copy = false;
-    add_mark(part, false);
+    add_mark(part, false, turn);
 }
 
 bool lg_device_copy_begin(const void *stream)
@@ -239,14 +241,14 @@ bool lg_device_copy_begin(const void *stream)
     if (++d.copies > COPIES && d.after_copy && d.head > d.tail)
         d.mark[(d.head - 1) % MARKS].part = LG_STAGE_h2d; /* its run goes on */
     else
-        add_mark(LG_STAGE_h2d, false);
+        add_mark(LG_STAGE_h2d, false, false);
     return true;
 }
 
 void lg_device_copy_end(void)
 {
     LG_KEEP_ERRNO;
-    d.after_copy = add_mark(d.part, false);
+    d.after_copy = add_mark(d.part, false, false);
 }
 
 uint64_t lg_device_next_mark(void)
@@ -289,7 +291,7 @@ bool lg_device_wait_begin(const void *stream, const void *event)
     LG_KEEP_ERRNO;
     d.after_copy = false;
     if (d.worked)
-        add_mark(d.part, true);
+        add_mark(d.part, true, false);
     return true;
 }
 
@@ -303,7 +305,7 @@ void lg_device_wait_end(void)
         release();
         return;
     }
-    d.worked = !add_mark(d.part, false);
+    d.worked = !add_mark(d.part, false, false);
 }
 
 bool lg_device_collective_begin(const void *stream)
@@ -319,7 +321,7 @@ bool lg_device_collective_begin(const void *stream)
     LG_KEEP_ERRNO;
     d.worked = true;
     d.after_copy = false;
-    add_mark(d.part, true);
+    add_mark(d.part, true, false);
     return true;
 }
 
@@ -335,7 +337,7 @@ void lg_device_capture(int change)
 static bool read_row(const struct expected *x, struct lg_part part[LG_STAGE_COUNT], bool *synced)
 {
     *synced = false;
-    if (d.mark[x->first % MARKS].gap) /* a mark at its begin is missing */
+    if (!d.mark[x->first % MARKS].turn) /* the mark at its begin is missing */
         return false;
     for (uint64_t i = x->first; i < x->last; i++) {
         const struct mark *m = &d.mark[i % MARKS], *next = &d.mark[(i + 1) % MARKS];

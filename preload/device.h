@@ -45,8 +45,9 @@ void lg_device_wait_end(void);
  * is due after the call that enqueues it. */
 bool lg_device_collective_begin(const void *stream);
 
-/* The training thread's part changed (enum of step.h), on the device's side. */
-void lg_device_boundary(unsigned part);
+/* The training thread's part changed (enum of step.h), on the device's side. `turn`: a row begins
+ * or was committed here. */
+void lg_device_boundary(unsigned part, bool turn);
 
 /* Graph captures begin and end. */
 void lg_device_capture(int change);

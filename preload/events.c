@@ -112,8 +112,9 @@ void lg_events_backward(void)
 static void follow_device(unsigned part_before, uint32_t turns_before)
 {
     unsigned part = lg_machine_device_part(&machine);
-    if (machine.step.started && (part != part_before || machine.step.turns != turns_before))
-        lg_device_boundary(part);
+    bool turn = machine.step.turns != turns_before;
+    if (machine.step.started && (part != part_before || turn))
+        lg_device_boundary(part, turn);
 }
 
 void lg_feed_event(enum lg_event ev, uint64_t argument, uintptr_t frame)
