@@ -284,6 +284,16 @@ static void record_the_end(struct run *run)
 
 /* ---- afterwards ---- */
 
+/* Where ranks went that found the spool directory full: empty by now, if it is there at all. */
+static void tidy_run_dir(const struct run *run)
+{
+    char path[PATH_MAX + 64 + 8];
+    snprintf(path, sizeof(path), "%s/spool/%s", run->dir, process_host());
+    rmdir(path);
+    snprintf(path, sizeof(path), "%s/spool", run->dir);
+    rmdir(path);
+}
+
 static void finish_run(struct run *run)
 {
     struct collect_result other;
@@ -302,6 +312,7 @@ static void finish_run(struct run *run)
     run->result.ranks += other.collected + other.running;
     if (*run->info.spool_dir)
         spool_place_remove(run->info.spool_dir);
+    tidy_run_dir(run);
 }
 
 /* The run directory as it is shortest to type. */
