@@ -18,6 +18,7 @@
 #define SHOWN_OF_MANY   16
 #define MAX_WINDOW_ROWS 16
 #define MAX_HOSTS       12
+#define MAX_LOSS_ROWS   16
 /* A cell is marked when it exceeds the median of its column by this part of the median step. */
 #define MARK_SHARE 0.05
 
@@ -591,17 +592,44 @@ static void print_not_observed(const struct lg_diagnosis *d, FILE *out)
     }
 }
 
+/* The ranks from losses[first] on that have the same text, as "rank 3" or "ranks 0-3, 7"; marks
+ * them as said. */
+static char *losers(const struct lg_diagnosis *d, size_t first, bool *said)
+{
+    int32_t *rank = lg_alloc(d->n_losses, sizeof(*rank));
+    size_t n = 0;
+    for (size_t i = first; i < d->n_losses; i++)
+        if (!said[i] && strcmp(d->losses[i].text, d->losses[first].text) == 0) {
+            said[i] = true;
+            rank[n++] = d->losses[i].rank;
+        }
+    char *list = rank_list(rank, n);
+    char *text = lg_format("rank%s %s: ", n > 1 ? "s" : "", list);
+    free(list);
+    free(rank);
+    return text;
+}
+
 static void print_losses(const struct lg_diagnosis *d, FILE *out)
 {
+    bool *said = lg_alloc(d->n_losses, sizeof(*said));
+    size_t lines = 0;
     if (d->n_losses)
         heading(out, "Lost or missing");
     for (size_t i = 0; i < d->n_losses; i++) {
-        const struct lg_loss_entry *l = &d->losses[i];
-        char *line =
-            l->rank == LG_NO_RANK ? lg_strdup(l->text) : lg_format("rank %d: %s", l->rank, l->text);
+        if (said[i])
+            continue;
+        if (lines++ == MAX_LOSS_ROWS) {
+            fprintf(out, "  ... (more: --format json)\n");
+            break;
+        }
+        char *who = d->losses[i].rank == LG_NO_RANK ? lg_strdup("") : losers(d, i, said);
+        char *line = lg_format("%s%s", who, d->losses[i].text);
         item(out, line);
         free(line);
+        free(who);
     }
+    free(said);
 }
 
 static bool is_command(const char *text)

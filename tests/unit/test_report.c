@@ -194,6 +194,16 @@ static void test_missing(void **state)
     char *text = text_of(run);
     check_has(text, "7 of 8; without rows: rank 7");
     free(text);
+    run = make_run(4, NULL);
+    for (int32_t r = 0; r < 4; r++)
+        lg_run_add_loss(run, r, LG_LOSS_killed, LG_NULL, r == 2 ? 41 : 59,
+                        r == 2 ? "ends at step 41 (killed)" : "ends at step 59 (killed)");
+    lg_run_add_loss(run, LG_NO_RANK, LG_LOSS_database, LG_NULL, LG_NULL, "rows wait");
+    text = text_of(run);
+    check_has(text, "  - ranks 0, 1, 3: ends at step 59 (killed)\n"
+                    "  - rank 2: ends at step 41 (killed)\n"
+                    "  - rows wait\n");
+    free(text);
     text = text_of(lg_run_new());
     check_has(text, "NO_DATA");
     free(text);
