@@ -251,7 +251,7 @@ def disabled(bench, c):
     process, directory = bench.start("ddp", 2, env={"STEPS": 10, "LAGGARD_DISABLE": "1"})
     process.wait(60)
     c.equal(process.returncode, 0, "exit status")
-    c.equal(list(directory.glob("run/*.sqlite")), [], "databases of an untraced run")
+    c.equal(list(directory.glob("run/rank-*.sqlite")), [], "databases of an untraced run")
 
 
 # --- killed
