@@ -16,6 +16,10 @@ static _Atomic int32_t rank = -1, world = -1;
 static _Atomic uint32_t rank_source;
 static int32_t local_rank = -1;
 
+/* Of the largest groups whose addresses were used again by groups of another size. */
+static _Atomic int32_t retired_size;
+static _Atomic uint64_t retired_seq;
+
 static struct lg_group *find(const void *id, bool add)
 {
     for (unsigned i = 0; i < LG_GROUPS; i++) {
@@ -42,14 +46,27 @@ static void set_rank(int r, int n, enum lg_rank_source source)
     rank_source = source;
 }
 
+/* A destroyed group's address is used again. What it counted must stay in the sum over groups of its
+ * size, which other ranks may hold in two entries: the number that aligns ranks never falls. */
+static void retire(struct lg_group *g, int size)
+{
+    if (g->size == size)
+        return;
+    if (g->size >= retired_size) {
+        retired_seq = g->size == retired_size ? retired_seq + g->seq : g->seq;
+        retired_size = g->size;
+    }
+    g->seq = 0;
+}
+
 void lg_identity_group(const void *id, int r, int size, enum lg_group_kind kind)
 {
     struct lg_group *g = find(id, true);
     if (g != NULL) { /* a full table only loses the group's own counts */
+        retire(g, size);
         g->rank = r;
         g->size = size;
         g->kind = kind;
-        g->seq = 0;
     }
     lg_identity_saw(kind == LG_GROUP_NCCL   ? LG_SEEN_NCCL
                     : kind == LG_GROUP_GLOO ? LG_SEEN_GLOO
@@ -75,8 +92,8 @@ void lg_identity_collective(const void *id, uint64_t bytes, enum lg_group_kind k
 
 uint64_t lg_identity_sequence(void)
 {
-    int32_t largest = -1;
-    uint64_t sum = 0;
+    int32_t largest = retired_size;
+    uint64_t sum = retired_seq;
     for (unsigned i = 0; i < LG_GROUPS && groups[i].id != 0; i++) {
         if (groups[i].size > largest) {
             largest = groups[i].size;
@@ -148,4 +165,6 @@ void lg_identity_reset(void)
     seen = lg_process.torch ? seen & (LG_SEEN_TORCH | LG_SEEN_TORCH_PARTLY) : 0;
     rank = world = -1;
     rank_source = LG_RANK_UNKNOWN;
+    retired_size = 0;
+    retired_seq = 0;
 }
