@@ -1,0 +1,60 @@
+# Hostile programs and the fake PyTorch that they train with; the same for aarch64 and for musl where
+# a compiler for it is installed. tests/scenarios/guest_* run them.
+
+victims_dir := build/tests/victims
+VICTIM_CFLAGS   = -std=gnu11 $(OPT) $(WARN) -fexceptions -D_GNU_SOURCE -I. -Itests/victims
+VICTIM_CXXFLAGS = -std=c++17 $(OPT) -Wall -Wextra -Wpedantic -Werror -Wshadow -fPIC
+fake_torch_h   := tests/victims/fake_torch.h tests/victims/fake_torch_api.h
+victim_sources := tests/victims/victim.c tests/victims/victim.h tests/victims/fake_torch_api.h
+
+# What is built for each machine. $(1): directory, $(2): C compiler, $(3): C++ compiler
+define victims
+$(1)/torch/libtorch_cpu.so: tests/victims/fake_torch.cpp $$(fake_torch_h)
+	@mkdir -p $$(@D)
+	$(3) $$(VICTIM_CXXFLAGS) -fsemantic-interposition -shared -Wl,-soname,$$(@F) -o $$@ $$< -lpthread
+
+$(1)/torch/libtorch_python.so: tests/victims/fake_torch_python.cpp $$(fake_torch_h) $(1)/torch/libtorch_cpu.so
+	@mkdir -p $$(@D)
+	$(3) $$(VICTIM_CXXFLAGS) -shared -Wl,-soname,$$(@F) -o $$@ $$< $(1)/torch/libtorch_cpu.so \
+	    -Wl,-rpath,'$$$$ORIGIN'
+
+$(1)/%-victim: tests/victims/%_victim.c $$(victim_sources)
+	@mkdir -p $$(@D)
+	$(2) $$(VICTIM_CFLAGS) -o $$@ $$< tests/victims/victim.c -ldl -lpthread
+
+$(1)/hook-table: tests/victims/hook_table.c preload/resolve.c $$(wildcard preload/*.h preload/*.def)
+	@mkdir -p $$(@D)
+	$(2) $$(VICTIM_CFLAGS) -o $$@ $$< preload/resolve.c -ldl
+
+victims_built += $(addprefix $(1)/,torch/libtorch_python.so torch-victim hook-table)
+endef
+
+$(eval $(call victims,$(victims_dir),$(CC),$(CXX)))
+
+$(victims_dir)/spool-dump: tests/victims/spool_dump.c $(wildcard schema/*)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $<
+victims_built += $(victims_dir)/spool-dump
+
+# The library and its victims for aarch64, run by qemu-aarch64.
+AARCH64_CC  := aarch64-linux-gnu-gcc
+AARCH64_CXX := aarch64-linux-gnu-g++
+aarch64_dir := $(victims_dir)/aarch64
+ifneq ($(shell command -v $(AARCH64_CXX) 2>/dev/null),)
+$(eval $(call victims,$(aarch64_dir),$(AARCH64_CC),$(AARCH64_CXX)))
+
+aarch64_o := $(preload_c:%.c=$(aarch64_dir)/%.o)
+$(aarch64_o): $(aarch64_dir)/%.o: %.c
+	@mkdir -p $(@D)
+	$(AARCH64_CC) $(CPPFLAGS) $(CFLAGS) $(PRELOAD_CFLAGS) $(PRELOAD_CFLAGS_aarch64) $(DEPFLAGS) -c -o $@ $<
+
+$(aarch64_dir)/liblaggard.so: $(aarch64_o) build/gen/exports.map
+	$(AARCH64_CC) $(PRELOAD_LDFLAGS) -o $@ $(aarch64_o) $(PRELOAD_LIBS)
+victims_built += $(aarch64_dir)/liblaggard.so
+-include $(wildcard $(aarch64_dir)/preload/*.d)
+endif
+
+test_programs += $(victims_built)
+
+victims: $(victims_built) ## the hostile programs of tests/victims alone
+.PHONY: victims
