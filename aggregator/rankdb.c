@@ -81,29 +81,32 @@ const char *rankdb_stored_name(int column)
     return packed ? packed->stored_name : rankdb_column_name[column];
 }
 
-static int64_t zero_if_null(int64_t v)
+/* Unsigned: garbage may overflow, and then wraps, here and where it is put back. */
+static uint64_t zero_if_null(int64_t v)
 {
-    return v == LG_NULL ? 0 : v;
+    return v == LG_NULL ? 0 : (uint64_t)v;
 }
 
 int64_t rankdb_other_ns(const int64_t value[LG_COLUMNS])
 {
     int64_t forward = value[LG_COL_forward_ns], backward = value[LG_COL_backward_ns];
-    int64_t compute = value[LG_COL_compute_ns];
+    uint64_t compute = zero_if_null(value[LG_COL_compute_ns]);
 
     if (value[LG_COL_dur_ns] == LG_NULL)
         return LG_NULL;
-    if (compute == LG_NULL || (forward != LG_NULL && backward != LG_NULL))
+    if (value[LG_COL_compute_ns] == LG_NULL || (forward != LG_NULL && backward != LG_NULL))
         compute = zero_if_null(forward) + zero_if_null(backward);
-    return value[LG_COL_dur_ns] - zero_if_null(value[LG_COL_input_wait_ns]) -
-           zero_if_null(value[LG_COL_h2d_ns]) - compute - zero_if_null(value[LG_COL_optimizer_ns]);
+    return (int64_t)((uint64_t)value[LG_COL_dur_ns] - zero_if_null(value[LG_COL_input_wait_ns]) -
+                     zero_if_null(value[LG_COL_h2d_ns]) - compute -
+                     zero_if_null(value[LG_COL_optimizer_ns]));
 }
 
-int64_t rankdb_own_ns(const int64_t value[LG_COLUMNS], const struct rankdb_packed *packed)
+int64_t rankdb_other_part(const int64_t value[LG_COLUMNS], const struct rankdb_packed *packed,
+                          int64_t part)
 {
     int64_t stage =
         packed->stage == LG_COL_other_ns ? rankdb_other_ns(value) : value[packed->stage];
-    return zero_if_null(stage) - zero_if_null(value[packed->sync]);
+    return (int64_t)(zero_if_null(stage) - zero_if_null(value[packed->sync]) - (uint64_t)part);
 }
 
 int rankdb_fail(struct rankdb *db, struct error *error)

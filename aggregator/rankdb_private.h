@@ -54,8 +54,16 @@ void rankdb_forget(struct rankdb *db);
 const struct rankdb_packed *rankdb_find_packed(int column);
 const char *rankdb_stored_name(int column);
 int64_t rankdb_other_ns(const int64_t value[LG_COLUMNS]);
-/* Own time of a packed column's stage; parts that were not measured count as 0. */
-int64_t rankdb_own_ns(const int64_t value[LG_COLUMNS], const struct rankdb_packed *packed);
+/* Of a packed column's own time the part before the last sync, given the one after it, or the other
+ * way round. Stages that were not measured count as 0. */
+int64_t rankdb_other_part(const int64_t value[LG_COLUMNS], const struct rankdb_packed *packed,
+                          int64_t part);
+/* start + dur; LG_NULL when one is not known. */
+static inline int64_t rankdb_end(int64_t start, int64_t dur)
+{
+    return start == LG_NULL || dur == LG_NULL ? LG_NULL
+                                              : (int64_t)((uint64_t)start + (uint64_t)dur);
+}
 
 /* Sets the error line from SQLite's message; returns -1. */
 int rankdb_fail(struct rankdb *db, struct error *error);

@@ -119,13 +119,13 @@ static void decode(struct reader *reader, int64_t value[LG_COLUMNS])
     else if (start == LG_NULL)
         start = reader->end;
     value[LG_COL_start_ns] = start;
-    reader->end = start == LG_NULL || dur == LG_NULL ? LG_NULL : start + dur;
+    reader->end = rankdb_end(start, dur);
     if (reader->wanted & RANKDB_COLUMN(other_ns))
         value[LG_COL_other_ns] = rankdb_other_ns(value);
     for (int i = 0; i < RANKDB_PACKED; i++) {
         const struct rankdb_packed *packed = &rankdb_packed[i];
         if (value[packed->column] != LG_NULL)
-            value[packed->column] = rankdb_own_ns(value, packed) - value[packed->column];
+            value[packed->column] = rankdb_other_part(value, packed, value[packed->column]);
     }
 }
 

@@ -87,7 +87,7 @@ static int64_t stored_value(const struct rankdb *db, int64_t step, const int64_t
     if (c == LG_COL_start_ns)
         return stored_start(db, step, value[c]);
     if (packed && value[c] != LG_NULL)
-        return rankdb_own_ns(value, packed) - value[c];
+        return rankdb_other_part(value, packed, value[c]);
     return value[c];
 }
 
@@ -162,7 +162,7 @@ int rankdb_put_step(struct rankdb *db, int64_t step, const int64_t value[LG_COLU
     if (any_gpu(value) && put_row(db, RANKDB_GPU, step, 0, value, error) != 0)
         return -1;
     db->last_step = step;
-    db->last_end = start == LG_NULL || dur == LG_NULL ? LG_NULL : start + dur;
+    db->last_end = rankdb_end(start, dur);
     if (step > db->max_step)
         db->max_step = step;
     return 0;

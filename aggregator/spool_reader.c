@@ -213,6 +213,9 @@ int spool_group(const struct spool *spool, uint32_t i, struct rank_group *group)
 
 /* ---- rows ---- */
 
+/* 18 years in nanoseconds, half an exabyte: no value of a step is larger. */
+#define LARGEST (INT64_C(1) << 59)
+
 /* A copy of a slot's row; 0 = it can't be one. */
 static int read_row(const struct lg_slot *slot, uint32_t state, int64_t *step,
                     int64_t value[LG_COLUMNS])
@@ -223,8 +226,11 @@ static int read_row(const struct lg_slot *slot, uint32_t state, int64_t *step,
     if (state == LG_SLOT_HOST_DONE) /* whatever is there of device times may be half a row */
         for (int c = LG_COL_gpu_dur_ns; c < LG_COLUMNS; c++)
             value[c] = LG_NULL;
+    for (int c = 0; c < LG_COLUMNS; c++)
+        if (value[c] != LG_NULL && (value[c] > LARGEST || value[c] < -LARGEST))
+            return 0;
     int64_t dur = value[LG_COL_dur_ns];
-    return number <= INT64_MAX / 2 && (dur == LG_NULL || dur >= 0);
+    return number <= (uint64_t)LARGEST && (dur == LG_NULL || dur >= 0);
 }
 static_assert(LG_COL_gpu_dur_ns + 16 == LG_COLUMNS, "the device's columns are the last ones");
 
