@@ -50,7 +50,7 @@ class Tally:
             self.passed += 1
         else:
             self.failed += 1
-            print(f"FAIL  {name}: {detail}" if detail != "" else f"FAIL  {name}", flush=True)
+            print(f"FAIL  {name}: {str(detail)[:1500]}", flush=True)
         return bool(good)
 
     def equal(self, name, got, expected):
