@@ -4,9 +4,9 @@
  *
  *     process-victim LIBTORCH_PYTHON SCENARIO [FILE]
  *
- * Most scenarios train STEPS steps, do their thing, and train STEPS more. What it prints is the
- * same with and without the library. FILE: `inspect` writes its threads, descriptors and mappings
- * there; workers read from it.
+ * Most scenarios train STEPS steps, do their thing, and train STEPS more; `idle` does not train.
+ * What it prints is the same with and without the library. FILE: `inspect` writes its threads,
+ * descriptors and mappings there; workers read from it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -467,6 +467,10 @@ int main(int argc, char **argv)
     arguments = argv;
     file = argc > 3 ? argv[3] : "/dev/null";
     setvbuf(stdout, NULL, _IONBF, 0);
+    if (strcmp(argv[2], "idle") == 0) { /* as any program that has nothing to do with training */
+        inspect();
+        return 7;
+    }
     victim_load(argv[1]);
     torch.import();
     for (unsigned i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
