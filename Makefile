@@ -80,6 +80,9 @@ build/gen/%.sql.h: schema/%.sql tools/embed | build/gen
 	$(call say,GEN)
 	$(Q)tools/embed $< > $@.tmp && mv $@.tmp $@
 
+# kept: they are needed again at the next build
+.SECONDARY: $(sql_headers)
+
 build/gen:
 	@mkdir -p $@
 
