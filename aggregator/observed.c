@@ -49,6 +49,11 @@ static bool has_torch(const struct lg_rank *rank)
     return (rank->seen & LG_SEEN_TORCH) && !(rank->seen & LG_SEEN_TORCH_PARTLY);
 }
 
+static bool uses_torch(const struct lg_rank *rank)
+{
+    return rank->seen & LG_SEEN_TORCH;
+}
+
 static bool uses_device(const struct lg_rank *rank)
 {
     return rank->has_device || has_device_times(rank);
@@ -94,7 +99,8 @@ static const struct subject subjects[] = {
     {"collectives", has_collectives, NULL, "no collective was seen", ""},
     {"device", has_device_times, uses_device, "a device was used, but its times were not measured",
      "no device was seen"},
-    {"torch", has_torch, NULL, "PyTorch's probes were not installed, or not all", ""},
+    {"torch", has_torch, uses_torch, "PyTorch's probes were not all installed",
+     "no PyTorch was seen"},
 };
 
 static bool known(const struct lg_diagnosis *d, const char *name)
@@ -248,10 +254,10 @@ static void add_no_common_step(const struct lg_aligned *a, struct lg_texts *gaps
     lg_texts_free(&ranges);
 }
 
-static void find_gaps(const struct lg_aligned *a, const struct lg_diagnosis *d,
-                      struct lg_texts *gaps)
+static void find_gaps(const struct lg_aligned *a, const struct lg_policy_result *published,
+                      const struct lg_diagnosis *d, struct lg_texts *gaps)
 {
-    add_signal_gaps(&d->published, gaps);
+    add_signal_gaps(published, gaps);
     add_misaligned(a, gaps);
     add_no_common_step(a, gaps);
     if (d->n_missing > 0) {
@@ -413,7 +419,8 @@ static void fill_losses(struct lg_diagnosis *d, const struct lg_aligned *a)
     free(text);
 }
 
-void lg_observe(const struct lg_scope *scope, struct lg_diagnosis *d, struct lg_observed *o)
+void lg_observe(const struct lg_scope *scope, const struct lg_policy_result *published,
+                struct lg_diagnosis *d, struct lg_observed *o)
 {
     const struct lg_aligned *a = scope->aligned;
     bool traced = !a->run->imported, any = false;
@@ -429,7 +436,7 @@ void lg_observe(const struct lg_scope *scope, struct lg_diagnosis *d, struct lg_
             o->device_skew = false;
     }
     o->no_collectives_seen = traced && o->several && !any;
-    find_gaps(a, d, &o->gaps);
+    find_gaps(a, published, d, &o->gaps);
     fill_coverage(d, a->run);
     fill_losses(d, a);
     note_missing_ranks(d);
