@@ -26,7 +26,7 @@ $(1)/hook-table: tests/victims/hook_table.c preload/resolve.c $$(wildcard preloa
 	@mkdir -p $$(@D)
 	$(2) $$(VICTIM_CFLAGS) -o $$@ $$< preload/resolve.c -ldl
 
-victims_built += $(addprefix $(1)/,torch/libtorch_python.so torch-victim process-victim hook-table)
+victims_built += $(addprefix $(1)/,torch/libtorch_python.so torch-victim process-victim io-victim hook-table)
 endef
 
 $(eval $(call victims,$(victims_dir),$(CC),$(CXX)))
