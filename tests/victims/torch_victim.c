@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -284,6 +285,30 @@ static void engine_only(int steps)
     }
 }
 
+/* Without sleeps; after some steps files may not grow any more, or the run directory is removed. */
+static void fast_limited(int steps)
+{
+    struct rlimit small = {1 << 20, 1 << 20};
+    victim_train_fast(steps / 2);
+    setrlimit(RLIMIT_FSIZE, &small);
+    victim_train_fast(steps - steps / 2);
+}
+
+static void fast_removed(int steps)
+{
+    victim_train_fast(steps / 2);
+    printf("rm: %d\n", system("test -z \"$LAGGARD_DIR\" || rm -r \"$LAGGARD_DIR\""));
+    victim_train_fast(steps - steps / 2);
+}
+
+/* The same, and no exit is reached. */
+static void fast_killed(int steps)
+{
+    victim_train_fast(steps);
+    fflush(stdout);
+    raise(SIGKILL);
+}
+
 static const struct {
     const char *name;
     void (*run)(int steps);
@@ -291,6 +316,9 @@ static const struct {
 } scenarios[] = {
     {"train", victim_train, false},
     {"fast", victim_train_fast, false},
+    {"fast-limited", fast_limited, false},
+    {"fast-removed", fast_removed, false},
+    {"fast-killed", fast_killed, false},
     {"nested", nested, false},
     {"throws", throws, false},
     {"throws-in-sync", throws_in_sync, false},
