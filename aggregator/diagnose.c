@@ -9,16 +9,11 @@
 #include <string.h>
 
 #include "aggregator/aligned.h"
+#include "aggregator/cycles.h"
 #include "aggregator/rules.h"
 
 #define DEFAULT_WINDOW 100
 #define LARGEST_WORLD  (1 << 20) /* a larger number is damage, not a run */
-
-/* Every rule, in the order in which the findings of equal weight stand. */
-typedef void (*rule_function)(const struct lg_scope *scope, struct lg_diagnosis *d);
-static const rule_function rules[] = {
-    lg_rule_published,
-};
 
 /* ---- which columns are read ---- */
 
@@ -27,19 +22,12 @@ bool lg_diagnose_needs(enum lg_column column)
     switch (column) {
     case LG_COL_start_ns:
     case LG_COL_sources:
-    case LG_COL_reads:
-    case LG_COL_read_bytes:
-    case LG_COL_write_bytes:
-    case LG_COL_fsyncs:
     case LG_COL_h2d_overlapped:
     case LG_COL_launches:
     case LG_COL_collectives:
     case LG_COL_hidden_input_ns:
-    case LG_COL_thread_cpu_ns:
     case LG_COL_minor_faults:
-    case LG_COL_major_faults:
     case LG_COL_voluntary_switches:
-    case LG_COL_involuntary_switches:
     case LG_COL_n_backward:
         return false; /* evidence for `laggard sql` */
     default:
@@ -133,30 +121,44 @@ struct lg_steps lg_scope_steps(const struct lg_scope *scope)
                              .count = (int64_t)(scope->to - scope->from)};
 }
 
-static void fill_windows(struct lg_diagnosis *d, const struct lg_scope *all)
+/* The tumbling windows of a scope; *n of them. */
+static struct lg_judgement *judge_windows(const struct lg_scope *all, struct lg_cycles *cycles,
+                                          size_t window, size_t *n)
 {
-    size_t n = (all->to - all->from + d->window - 1) / d->window;
+    struct lg_judgement *list;
 
-    d->windows = lg_alloc(n, sizeof(*d->windows));
-    for (; d->n_windows < n; d->n_windows++) {
-        struct lg_window *w = &d->windows[d->n_windows];
+    *n = (all->to - all->from + window - 1) / window;
+    list = lg_alloc(*n, sizeof(*list));
+    for (size_t i = 0; i < *n; i++) {
         struct lg_scope scope = *all;
-        struct lg_policy_result result;
 
-        scope.from = all->from + d->n_windows * d->window;
-        scope.to = scope.from + d->window < all->to ? scope.from + d->window : all->to;
-        lg_published_run(&scope, &result);
-        *w = (struct lg_window){
-            .steps = lg_scope_steps(&scope),
-            .clock = result.clock,
-            .kind = result.kind,
-            .level = lg_issue_level(&result.issue[0]),
-            .rank = lg_issue_rank(&result.issue[0]),
-            .stage = lg_kind_blame(result.kind),
-            .score = result.issue[0].score,
-        };
-        lg_policy_result_free(&result);
+        scope.from = all->from + i * window;
+        scope.to = scope.from + window < all->to ? scope.from + window : all->to;
+        lg_judge(&scope, cycles, &list[i]);
     }
+    return list;
+}
+
+/* What a window says for itself. */
+static void fill_window(struct lg_window *w, const struct lg_judgement *j)
+{
+    const struct lg_finding *answer = lg_judgement_answer(j);
+    enum lg_kind kind = j->published.kind;
+
+    *w = (struct lg_window){
+        .steps = lg_scope_steps(&j->scope),
+        .clock = j->published.clock,
+        .kind = lg_kind_is_straggler(kind) ? LG_BALANCED : kind,
+        .rank = LG_NO_RANK,
+        .score = (double)NAN,
+    };
+    if (!answer)
+        return;
+    w->kind = answer->kind;
+    w->level = answer->level;
+    w->rank = answer->rank;
+    w->stage = answer->stage;
+    w->score = answer->score;
 }
 
 static struct lg_steps aligned_steps(const struct lg_aligned *a)
@@ -183,25 +185,50 @@ static struct lg_diagnosis *new_diagnosis(const struct lg_run *run, size_t windo
     return d;
 }
 
-static void judge(struct lg_diagnosis *d, const struct lg_scope *all)
+/* The published policy alone, over the last window's worth of steps. */
+static void judge_last(struct lg_diagnosis *d, const struct lg_scope *all)
 {
     struct lg_scope last = *all;
-    struct lg_observed observed;
 
     if (all->to - all->from > d->window)
         last.from = all->to - d->window;
     lg_published_run(&last, &d->published);
     d->published_steps = lg_scope_steps(&last);
     d->clock = d->published.clock;
-    fill_windows(d, all);
-    lg_means(all->aligned, d);
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
-        rules[i](&last, d);
-    lg_observe(&last, d, &observed);
-    lg_decide(d, &observed);
-    d->verdict.sentence = lg_sentence(d, &last, &observed);
+}
+
+/* The verdict and all that explains it, from the judgement that the report is about. */
+static void answer(struct lg_diagnosis *d, struct lg_judgement *j, const struct lg_scope *all)
+{
+    struct lg_observed observed;
+
+    lg_observe(all, &j->published, d, &observed);
+    lg_decide(d, j, &observed);
+    d->verdict.sentence = lg_sentence(d, j, &observed);
     lg_advise(d, all->aligned->run);
     lg_observed_free(&observed);
+}
+
+static void judge(struct lg_diagnosis *d, const struct lg_scope *all)
+{
+    struct lg_cycles *cycles = lg_cycles_new(all->aligned);
+    struct lg_judgement *window, whole;
+    size_t n;
+
+    judge_last(d, all);
+    lg_means(all->aligned, d);
+    window = judge_windows(all, cycles, d->window, &n);
+    lg_judge(all, cycles, &whole);
+    d->windows = lg_alloc(n, sizeof(*d->windows));
+    for (; d->n_windows < n; d->n_windows++)
+        fill_window(&d->windows[d->n_windows], &window[d->n_windows]);
+    answer(d, lg_choose_scope(&whole, window, n, d->window), all);
+    lg_note_arrivals(d, cycles, &whole);
+    for (size_t i = 0; i < n; i++)
+        lg_judgement_free(&window[i]);
+    free(window);
+    lg_judgement_free(&whole);
+    lg_cycles_free(cycles);
 }
 
 struct lg_diagnosis *lg_diagnose(const struct lg_run *run,
@@ -235,7 +262,7 @@ void lg_diagnosis_free(struct lg_diagnosis *d)
     if (!d)
         return;
     for (size_t i = 0; i < d->n_findings; i++)
-        json_decref(d->findings[i].evidence);
+        lg_finding_free(&d->findings[i]);
     for (size_t i = 0; i < d->n_coverage; i++)
         free(d->coverage[i].why);
     for (size_t i = 0; i < d->n_losses; i++)
@@ -244,6 +271,7 @@ void lg_diagnosis_free(struct lg_diagnosis *d)
     lg_texts_free(&d->notes);
     lg_policy_result_free(&d->published);
     free(d->verdict.sentence);
+    free(d->verdict.published_alone);
     free(d->findings);
     free(d->suspects);
     free(d->windows);

@@ -80,6 +80,9 @@ struct lg_finding {
     enum lg_recurrence recurrence;
     int64_t period;   /* in steps, LG_NULL unless periodic */
     json_t *evidence; /* object, owned; {} when there is none */
+    char *sentence;   /* owned; NULL for findings of the published policy but the verdict's */
+    bool ambiguous;   /* names a rank though another explanation fits as well */
+    char *settle;     /* what would settle it; owned, NULL unless ambiguous */
 };
 
 /* The report's answer: the first finding, or why there is none. */
@@ -95,7 +98,9 @@ struct lg_verdict {
     int64_t cost_ns_per_step;
     bool ambiguous;
     struct lg_steps steps;
-    char *sentence; /* owned; one sentence with numbers, ends with a full stop */
+    char *sentence;        /* owned; one sentence with numbers, ends with a full stop */
+    char *published_alone; /* owned; what the published policy alone would have said of these steps,
+                              NULL: the same */
     struct lg_texts next;
 };
 

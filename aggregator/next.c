@@ -10,12 +10,12 @@
 
 #include "aggregator/rules.h"
 
-enum condition { ALWAYS, WITH_DEVICE, WITHOUT_DEVICE };
+enum condition { ALWAYS, WITH_DEVICE, WITHOUT_DEVICE, WHEN_PERIODIC };
 
 struct advice {
     enum lg_kind kind;
     enum condition when;
-    const char *text; /* {run} {rank} {host} {first} {last} {seconds} */
+    const char *text; /* {run} {rank} {host} {first} {last} {seconds} {period} */
 };
 
 #define PER_RANK(columns)                                                                          \
@@ -32,6 +32,9 @@ static const struct advice table[] = {
     {LG_INPUT_STRAGGLER, ALWAYS,
      "compare the loader of rank {rank} ({host}) with the others': number of workers, storage "
      "path, free CPU cores (laggard sql {run} \"SELECT * FROM worker\")"},
+    {LG_INPUT_STRAGGLER, WHEN_PERIODIC,
+     "a loader with {period} workers, one of which is slow, looks like this: laggard sql {run} "
+     "\"SELECT * FROM worker WHERE rank = {rank}\""},
     {LG_H2D_STRAGGLER, ALWAYS,
      PER_RANK("avg(h2d_ns)/1e6 AS h2d_ms, avg(h2d_copies) AS copies, avg(h2d_bytes)/1e6 AS mb")},
     {LG_H2D_STRAGGLER, ALWAYS,
@@ -45,6 +48,57 @@ static const struct advice table[] = {
     {LG_COMPUTE_STRAGGLER, WITHOUT_DEVICE,
      "on {host}: perf top -p PID_OF_RANK_{rank}, and who else uses its cores (cpu_ms far below "
      "forward_ms, many preemptions)"},
+    {LG_BACKWARD_STRAGGLER, ALWAYS,
+     PER_RANK("avg(backward_ns-backward_sync_ns)/1e6 AS own_backward_ms, "
+              "avg(backward_sync_ns)/1e6 AS in_collectives_ms, avg(thread_cpu_ns)/1e6 AS cpu_ms, "
+              "avg(involuntary_switches) AS preempted")},
+    {LG_BACKWARD_STRAGGLER, WITH_DEVICE, "on {host}: nvidia-smi -q -d PERFORMANCE,CLOCK,POWER"},
+    {LG_BACKWARD_STRAGGLER, WITH_DEVICE, PROFILE_RANK},
+    {LG_BACKWARD_STRAGGLER, WITHOUT_DEVICE,
+     "on {host}: py-spy dump --pid PID_OF_RANK_{rank}, a few times: what runs in backward (hooks, "
+     "checkpointed layers, custom autograd functions)"},
+    {LG_OPTIMIZER_STRAGGLER, ALWAYS,
+     PER_RANK("avg(optimizer_ns-optimizer_sync_ns)/1e6 AS own_optimizer_ms, "
+              "avg(thread_cpu_ns)/1e6 AS cpu_ms, avg(minor_faults) AS minor_faults, "
+              "avg(host_syncs) AS host_syncs")},
+    {LG_OPTIMIZER_STRAGGLER, ALWAYS,
+     "what rank {rank} does in its optimizer step that the others don't: more parameters (sharded "
+     "optimizer), offloaded state, hooks"},
+    {LG_HOST_STRAGGLER, ALWAYS,
+     PER_RANK("avg(other_ns-other_sync_ns)/1e6 AS own_ms, max(other_ns)/1e6 AS longest_ms, "
+              "avg(thread_cpu_ns)/1e6 AS cpu_ms, avg(write_bytes)/1e6 AS written_mb, "
+              "avg(fsyncs) AS fsyncs")},
+    {LG_HOST_STRAGGLER, ALWAYS,
+     "what only rank {rank} does between its steps: logging, checkpoints, evaluation, garbage "
+     "collection (gc.freeze(), or gc.collect() on all ranks at the same step)"},
+    {LG_COMM_BOUND, ALWAYS,
+     PER_RANK("avg(sync_ns)/1e6 AS in_collectives_ms, avg(collectives) AS collectives, "
+              "avg(collective_bytes)/1e6 AS mb")},
+    {LG_COMM_BOUND, WITH_DEVICE,
+     "all_reduce_perf of nccl-tests over all hosts, then over each half of them: a slow link or "
+     "host shows in one half only (NCCL_DEBUG=INFO says which network is used)"},
+    {LG_COMM_BOUND, ALWAYS,
+     "less to transfer, or less often: gradient accumulation, larger buckets, compression "
+     "(bf16 or PowerSGD communication hooks)"},
+    {LG_IMBALANCE, ALWAYS,
+     PER_RANK("avg(h2d_bytes)/1e6 AS mean_mb, max(h2d_bytes)/1e6 AS most_mb, "
+              "avg(dur_ns-sync_ns)/1e6 AS own_ms, max(dur_ns-sync_ns)/1e6 AS longest_ms")},
+    {LG_IMBALANCE, ALWAYS,
+     "batches of equal work on all ranks: buckets by sequence length, token budgets instead of "
+     "sample counts, sorting within a global batch; pauses at the same step on all ranks "
+     "(gc.collect(), checkpoints)"},
+    {LG_HOST_PERIODIC, ALWAYS,
+     PER_RANK("max(input_wait_ns)/1e6 AS input_ms, max(other_ns)/1e6 AS other_ms, "
+              "max(write_bytes)/1e6 AS written_mb, max(fsyncs) AS fsyncs")},
+    {LG_HOST_PERIODIC, ALWAYS,
+     "what happens every {period} steps: the begin of an epoch (persistent_workers=True keeps the "
+     "loader's workers), checkpoints, evaluation, logging"},
+    {LG_SYNC_BOUND, ALWAYS,
+     PER_RANK("avg(host_syncs) AS host_syncs, avg(device_wait_ns)/1e6 AS waited_ms, "
+              "avg(launches) AS launches")},
+    {LG_SYNC_BOUND, ALWAYS,
+     "torch.cuda.set_sync_debug_mode(\"warn\") tells which lines wait: .item(), .cpu(), nonzero, "
+     "printing a tensor; keep such values on the device and read them every so many steps"},
     {LG_STRAGGLER, ALWAYS,
      PER_RANK("avg(forward_ns-forward_sync_ns)/1e6 AS forward_ms, "
               "avg(backward_ns-backward_sync_ns)/1e6 AS backward_ms, "
@@ -135,6 +189,8 @@ static char *placeholder(const char *at, const struct lg_diagnosis *d, const str
         return lg_format("%" PRId64, steps->first == LG_NULL ? 0 : steps->first);
     if (strncmp(at, "{last}", 6) == 0)
         return lg_format("%" PRId64, steps->last == LG_NULL ? 0 : steps->last);
+    if (strncmp(at, "{period}", 8) == 0)
+        return lg_format("%" PRId64, d->verdict.period == LG_NULL ? 0 : d->verdict.period);
     if (strncmp(at, "{seconds}", 9) == 0)
         return lg_format("%ld", seconds_for_steps(d));
     return NULL;
@@ -157,17 +213,33 @@ static char *fill_in(const char *text, const struct lg_diagnosis *d, const struc
     return joined;
 }
 
+static bool fits(const struct advice *a, const struct lg_diagnosis *d, bool device)
+{
+    switch (a->when) {
+    case WITH_DEVICE:
+        return device;
+    case WITHOUT_DEVICE:
+        return !device;
+    case WHEN_PERIODIC:
+        return d->verdict.period != LG_NULL;
+    default:
+        return true;
+    }
+}
+
 void lg_advise(struct lg_diagnosis *d, const struct lg_run *run)
 {
+    const struct lg_finding *f = d->n_findings > 0 ? &d->findings[0] : NULL;
     bool device = false;
 
     for (size_t i = 0; i < run->n_ranks; i++)
         device = device || run->ranks[i].has_device;
+    if (d->verdict.ambiguous && f->settle)
+        lg_texts_add(&d->verdict.next, lg_strdup(f->settle));
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         const struct advice *a = &table[i];
-        bool fits = a->when == ALWAYS || (a->when == WITH_DEVICE) == device;
 
-        if (a->kind == d->verdict.kind && fits)
+        if (a->kind == d->verdict.kind && fits(a, d, device))
             lg_texts_add(&d->verdict.next, fill_in(a->text, d, run));
     }
 }

@@ -17,4 +17,8 @@ void report_text(const struct lg_diagnosis *diagnosis, FILE *out);
 /* The report of schema/report.schema.json; new reference, NULL when memory is out. */
 json_t *report_json(const struct lg_diagnosis *diagnosis);
 
+/* The part of report_text() about who comes late to the collectives; nothing if nobody could tell.
+ */
+void report_text_arrivals(const struct lg_diagnosis *diagnosis, FILE *out);
+
 #endif

@@ -108,13 +108,14 @@ static json_t *run_json(const struct lg_diagnosis *d)
 
 static json_t *verdict_json(const struct lg_verdict *v)
 {
-    return json_pack("{ss ss so so so so so so so sb so so so}", "kind", lg_kind_name(v->kind),
+    return json_pack("{ss ss so so so so so so so sb so so so so}", "kind", lg_kind_name(v->kind),
                      "severity", lg_level_name(v->level), "rank", rank_number(v->rank), "stage",
                      text(lg_blame_name(v->stage)), "policy", text(lg_rule_name(v->rule)),
                      "recurrence", text(lg_recurrence_name(v->recurrence)), "period",
                      integer(v->period), "score", real(v->score), "cost_ns_per_step",
                      integer(v->cost_ns_per_step), "ambiguous", (int)v->ambiguous, "steps",
-                     steps(&v->steps), "sentence", text(v->sentence), "next", texts(&v->next));
+                     steps(&v->steps), "sentence", text(v->sentence), "next", texts(&v->next),
+                     "published_alone", text(v->published_alone));
 }
 
 static json_t *suspects_json(const struct lg_diagnosis *d)
@@ -138,12 +139,13 @@ static json_t *findings_json(const struct lg_diagnosis *d)
         const struct lg_finding *f = &d->findings[i];
         json_array_append_new(
             array,
-            json_pack("{ss ss so so so so so so so so sO}", "kind", lg_kind_name(f->kind),
+            json_pack("{ss ss so so so so so so so so so sb sO}", "kind", lg_kind_name(f->kind),
                       "severity", lg_level_name(f->level), "rank", rank_number(f->rank), "stage",
                       text(lg_blame_name(f->stage)), "policy", text(lg_rule_name(f->rule)), "score",
                       real(f->score), "cost_ns_per_step", integer(f->cost_ns_per_step),
                       "recurrence", text(lg_recurrence_name(f->recurrence)), "period",
-                      integer(f->period), "steps", steps(&f->steps), "evidence", f->evidence));
+                      integer(f->period), "steps", steps(&f->steps), "sentence", text(f->sentence),
+                      "ambiguous", (int)f->ambiguous, "evidence", f->evidence));
     }
     return array;
 }

@@ -113,6 +113,11 @@ static void print_verdict(const struct lg_diagnosis *d, FILE *out)
     free(line);
     if (v->ambiguous)
         wrap(out, 0, 0, "(Ambiguous: the evidence fits another explanation as well.)");
+    if (v->published_alone) {
+        line = lg_format("(The published policy alone: %s.)", v->published_alone);
+        wrap(out, 0, 0, line);
+        free(line);
+    }
     if (d->running)
         wrap(out, 0, 0, "(So far: the run is still in progress.)");
     fputc('\n', out);
@@ -506,6 +511,10 @@ static void print_findings(const struct lg_diagnosis *d, FILE *out)
         char *steps = steps_text(&f->steps);
         char *line = f->steps.count ? lg_format("%s, steps %s", what, steps) : lg_strdup(what);
         item(out, line);
+        if (f->sentence && i > 0) { /* the first one's is the verdict's */
+            fputs("    ", out);
+            wrap(out, 4, 4, f->sentence);
+        }
         print_evidence(out, f->evidence);
         free(line);
         free(steps);
@@ -657,6 +666,7 @@ void report_text(const struct lg_diagnosis *d, FILE *out)
     for (size_t c = 0; c < sizeof(clocks) / sizeof(clocks[0]); c++)
         print_stages(d, &clocks[c], out);
     print_shares(d, out);
+    report_text_arrivals(d, out);
     print_windows(d, out);
     print_findings(d, out);
     print_not_observed(d, out);

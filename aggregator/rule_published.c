@@ -2,8 +2,10 @@
  * rule_published.c - the published policy (policy.c) over a scope of aligned iterations, and its
  * issues as findings. Runs in the reading commands.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "aggregator/rules.h"
 
@@ -135,10 +137,13 @@ static int64_t issue_cost(const struct lg_policy_result *result,
     return isnan(cost) ? LG_NULL : (int64_t)llround(cost * 1e6);
 }
 
-static void add_suspect(struct lg_diagnosis *d, const struct lg_finding *f)
+/* Before the suspects of other rules: this one is accused. */
+static void add_suspect(struct lg_judgement *j, const struct lg_finding *f)
 {
-    d->suspects = lg_realloc(d->suspects, d->n_suspects + 1, sizeof(*d->suspects));
-    d->suspects[d->n_suspects++] = (struct lg_suspect){
+    j->suspects = lg_realloc(j->suspects, j->n_suspects + 1, sizeof(*j->suspects));
+    memmove(j->suspects + 1, j->suspects, j->n_suspects * sizeof(*j->suspects));
+    j->n_suspects++;
+    j->suspects[0] = (struct lg_suspect){
         .rank = f->rank,
         .stage = f->stage,
         .late_ns_per_step = f->cost_ns_per_step,
@@ -147,30 +152,50 @@ static void add_suspect(struct lg_diagnosis *d, const struct lg_finding *f)
     };
 }
 
-void lg_rule_published(const struct lg_scope *scope, struct lg_diagnosis *d)
+static void add_issue(struct lg_judgement *j, const struct lg_policy_issue *issue)
 {
-    const struct lg_policy_result *result = &d->published;
+    const struct lg_policy_result *result = &j->published;
+    struct lg_finding *f = lg_add_finding(j, issue->kind);
 
-    (void)scope;
-    for (size_t i = 0; i < result->n_issues; i++) {
-        const struct lg_policy_issue *issue = &result->issue[i];
-        struct lg_finding *f;
+    f->level = lg_issue_level(issue);
+    f->rank = lg_issue_rank(issue);
+    f->stage = lg_kind_blame(issue->kind);
+    f->rule = LG_RULE_PUBLISHED;
+    f->score = issue->score;
+    f->cost_ns_per_step = issue_cost(result, issue);
+    f->steps = lg_scope_steps(&j->scope);
+    json_decref(f->evidence);
+    f->evidence = lg_policy_evidence_json(result, issue);
+    if (!isnan(issue->share))
+        json_object_set_new(f->evidence, "share", json_real(issue->share));
+    if (f->rank != LG_NO_RANK)
+        add_suspect(j, f);
+}
 
-        if (stands_alone(issue->kind))
-            continue;
-        f = lg_add_finding(d, issue->kind);
-        f->level = lg_issue_level(issue);
-        f->rank = lg_issue_rank(issue);
-        f->stage = lg_kind_blame(issue->kind);
-        f->rule = LG_RULE_PUBLISHED;
-        f->score = issue->score;
-        f->cost_ns_per_step = issue_cost(result, issue);
-        f->steps = d->published_steps;
-        json_decref(f->evidence);
-        f->evidence = lg_policy_evidence_json(result, issue);
-        if (!isnan(issue->share))
-            json_object_set_new(f->evidence, "share", json_real(issue->share));
-        if (f->rank != LG_NO_RANK)
-            add_suspect(d, f);
-    }
+/* Where the rules on arrival have said who is late, or that nobody in particular is, they know
+ * better than means do. */
+void lg_rule_published(struct lg_judgement *j)
+{
+    const struct lg_policy_result *result = &j->published;
+    bool superseded = j->n_findings > 0;
+
+    for (size_t i = 0; i < result->n_issues; i++)
+        if (!stands_alone(result->issue[i].kind) &&
+            !(superseded && lg_kind_is_straggler(result->issue[i].kind)))
+            add_issue(j, &result->issue[i]);
+}
+
+char *lg_published_text(const struct lg_policy_result *result)
+{
+    const struct lg_policy_issue *issue = &result->issue[0];
+    enum lg_level level = lg_issue_level(issue);
+    int32_t rank = lg_issue_rank(issue);
+    char *kind = level == LG_LEVEL_NONE
+                     ? lg_strdup(lg_kind_name(issue->kind))
+                     : lg_format("%s (%s)", lg_kind_name(issue->kind), lg_level_name(level));
+    char *text = rank == LG_NO_RANK ? lg_format("%s, nobody", kind)
+                                    : lg_format("%s, rank %" PRId32, kind, rank);
+
+    free(kind);
+    return text;
 }

@@ -2,19 +2,27 @@
  * rules.h - how the diagnosis is put together. Internal to diagnose.c and its parts:
  *
  *     aligned.c         the iterations that all ranks have in common
+ *     cycles.c, arrival.c  what happened between collectives, and who was late (arrival.h)
  *     rule_*.c          one rule a file: a scope in, findings out
- *     verdict.c         orders the findings, decides what the report answers
+ *     accuse.c, cause.c, evidence.c  what a finding says about a rank
+ *     frontier.c, recurrence.c, ambiguous.c  accounting, patterns, doubt
+ *     verdict_merge.c   all rules over a scope, their findings in order; the scope that answers
+ *     verdict.c         decides what the report answers
  *     observed.c        what was not observed: coverage, notes, whether BALANCED may be said
  *     means.c           means per rank
  *     sentence.c, next.c  the answer in words, and what to look at next
  *
- * A rule is a function over a scope; add it to the table in diagnose.c.
+ * A rule is a function over a judgement, which holds a prepared scope and takes the findings; add
+ * it to the tables in verdict_merge.c.
  */
 #ifndef LAGGARD_AGGREGATOR_RULES_H
 #define LAGGARD_AGGREGATOR_RULES_H
 
 #include "aggregator/aligned.h"
 #include "aggregator/diagnose.h"
+
+struct lg_arrivals;
+struct lg_cycles;
 
 /* Room for a window's rows, used again from window to window; free rows. */
 struct lg_scratch {
@@ -41,28 +49,75 @@ struct lg_observed {
     struct lg_texts gaps;     /* signals that some ranks lack, "rank 2: forward" */
 };
 
-/* ---- rules: append their findings to the diagnosis ---- */
+/* What all rules say about one scope. */
+struct lg_judgement {
+    struct lg_scope scope;
+    struct lg_policy_result published; /* the published policy over the scope */
+    struct lg_arrivals *arrivals;      /* while the rules run; NULL: those on arrival abstain */
+    const char *abstain;               /* why they do, NULL: they don't; static */
+    bool one_rank; /* rules on recurrence are to speak about rank `only` alone */
+    size_t only;   /* index of a compared rank */
+    size_t n_findings;
+    struct lg_finding *findings; /* owned; the answer's first */
+    size_t n_suspects;
+    struct lg_suspect *suspects; /* owned; best first */
+    struct lg_frontier frontier;
+};
+
+/* Runs every rule over the scope; cycles may be NULL. Fills *j: lg_judgement_free(). */
+void lg_judge(const struct lg_scope *scope, struct lg_cycles *cycles, struct lg_judgement *j);
+void lg_judgement_free(struct lg_judgement *j);
+/* The finding that answers for the scope, or NULL: nothing was found, or nothing that may be
+ * answered with. */
+const struct lg_finding *lg_judgement_answer(const struct lg_judgement *j);
+/* Of judgements over the whole run and its tumbling windows (in order, `full` steps each but
+ * perhaps the last) the one that the report is about; its first finding is the answer then, with
+ * the steps of all windows in a row that agree on it. */
+struct lg_judgement *lg_choose_scope(struct lg_judgement *whole, struct lg_judgement *window,
+                                     size_t n_windows, size_t full);
+
+/* ---- rules: append their findings to the judgement ---- */
+
+/* Those that exclude each other; true if the rule spoke. They need j->arrivals. */
+bool lg_rule_persistent(struct lg_judgement *j);
+bool lg_rule_stretch(struct lg_judgement *j);
+bool lg_rule_imbalance(struct lg_judgement *j);
+bool lg_rule_periodic(struct lg_judgement *j);
+bool lg_rule_pauses(struct lg_judgement *j);
+bool lg_rule_sparse(struct lg_judgement *j);
+bool lg_rule_rotating(struct lg_judgement *j);
+/* Those that always speak; they may find j->arrivals NULL. */
+void lg_rule_published(struct lg_judgement *j);
+void lg_rule_comm_bound(struct lg_judgement *j);
+void lg_rule_sync_bound(struct lg_judgement *j);
 
 /* The published policy over a scope. Fills *result (free it with lg_policy_result_free()). */
 void lg_published_run(const struct lg_scope *scope, struct lg_policy_result *result);
-/* Its findings from d->published and d->published_steps. */
-void lg_rule_published(const struct lg_scope *scope, struct lg_diagnosis *d);
+/* What it says, "INPUT_STRAGGLER (critical), rank 3"; owned by the caller. */
+char *lg_published_text(const struct lg_policy_result *result);
 
 /* ---- parts ---- */
 
-struct lg_finding *lg_add_finding(struct lg_diagnosis *d, enum lg_kind kind);
+struct lg_finding *lg_add_finding(struct lg_judgement *j, enum lg_kind kind);
+void lg_finding_free(struct lg_finding *finding);
 struct lg_steps lg_scope_steps(const struct lg_scope *scope);
 /* Level, accused rank and stage that a published issue stands for. */
 enum lg_level lg_issue_level(const struct lg_policy_issue *issue);
 int32_t lg_issue_rank(const struct lg_policy_issue *issue);
 enum lg_blame lg_kind_blame(enum lg_kind kind);
 
-void lg_observe(const struct lg_scope *scope, struct lg_diagnosis *d, struct lg_observed *o);
+/* `published` is the policy's answer over the scope that the report is about. */
+void lg_observe(const struct lg_scope *scope, const struct lg_policy_result *published,
+                struct lg_diagnosis *d, struct lg_observed *o);
+/* What the rules on arrival did not look at, and why. */
+void lg_note_arrivals(struct lg_diagnosis *d, const struct lg_cycles *cycles,
+                      const struct lg_judgement *whole);
 void lg_observed_free(struct lg_observed *o);
 void lg_means(const struct lg_aligned *aligned, struct lg_diagnosis *d);
-void lg_decide(struct lg_diagnosis *d, const struct lg_observed *o);
-/* The verdict in words; owned by the caller. */
-char *lg_sentence(const struct lg_diagnosis *d, const struct lg_scope *scope,
+/* The verdict from the judgement that the report is about; its findings go to the diagnosis. */
+void lg_decide(struct lg_diagnosis *d, struct lg_judgement *j, const struct lg_observed *o);
+/* The verdict in words, where its rule has not said it already; owned by the caller. */
+char *lg_sentence(const struct lg_diagnosis *d, const struct lg_judgement *j,
                   const struct lg_observed *o);
 void lg_advise(struct lg_diagnosis *d, const struct lg_run *run);
 

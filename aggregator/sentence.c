@@ -80,10 +80,9 @@ static double compute(const struct lg_policy_rank *r)
 }
 
 /* "", or ", median of 4 ranks" */
-static char *over_ranks(const struct lg_diagnosis *d)
+static char *over_ranks(const struct lg_policy_result *p)
 {
-    return d->published.n_ranks > 1 ? lg_format(", median of %zu ranks", d->published.n_ranks)
-                                    : lg_strdup("");
+    return p->n_ranks > 1 ? lg_format(", median of %zu ranks", p->n_ranks) : lg_strdup("");
 }
 
 static bool names_a_rank(const struct lg_diagnosis *d)
@@ -126,10 +125,10 @@ static char *cause(const struct lg_policy_result *p)
                      lg_ms(victim->mean[metric]).text);
 }
 
-static char *straggler(const struct lg_diagnosis *d)
+static char *straggler(const struct lg_diagnosis *d, const struct lg_policy_result *p)
 {
-    const struct lg_policy_straggler *s = &d->published.straggler;
-    char *who = name_rank(d, s->culprit), *why = cause(&d->published), *text;
+    const struct lg_policy_straggler *s = &p->straggler;
+    char *who = name_rank(d, s->culprit), *why = cause(p), *text;
 
     text = lg_format("%s %s; meanwhile the others wait for it in %s (%s there against %s on rank "
                      "%" PRId32 "), which costs %s of each %s step (%.0f %%).",
@@ -143,16 +142,19 @@ static char *straggler(const struct lg_diagnosis *d)
 
 /* ---- bound kinds: nobody is accused ---- */
 
-static char *bound(const struct lg_diagnosis *d, const char *what)
+static char *bound(const struct lg_diagnosis *d, const struct lg_policy_result *p, const char *what)
 {
-    char *over = over_ranks(d), *text;
+    char *over = over_ranks(p), *when, *text;
     double cost = (double)d->verdict.cost_ns_per_step / 1e6;
 
-    text =
-        lg_format("%s %s of each %s step (%.0f %%%s)%s.", what, lg_ms(cost).text,
-                  lg_ms(median_rank(&d->published, step_time)).text, 100 * d->verdict.score, over,
-                  d->published.n_ranks > 1 && !names_a_rank(d) ? "; no rank stands out" : "");
+    when = d->verdict.period == LG_NULL
+               ? lg_strdup("")
+               : lg_format(", mostly in every %" PRId64 "th step", d->verdict.period);
+    text = lg_format("%s %s of each %s step (%.0f %%%s)%s%s.", what, lg_ms(cost).text,
+                     lg_ms(median_rank(p, step_time)).text, 100 * d->verdict.score, over, when,
+                     p->n_ranks > 1 && !names_a_rank(d) ? "; no rank stands out" : "");
     free(over);
+    free(when);
     return text;
 }
 
@@ -173,34 +175,33 @@ static char *sync_part(const struct lg_diagnosis *d)
                : lg_strdup("");
 }
 
-static char *compute_bound(const struct lg_diagnosis *d)
+static char *compute_bound(const struct lg_diagnosis *d, const struct lg_policy_result *p)
 {
-    char *over = over_ranks(d), *sync = sync_part(d), *text;
+    char *over = over_ranks(p), *sync = sync_part(d), *text;
 
     text = lg_format("Forward, backward and optimizer take %s of each %s step (%.0f %%%s)%s%s.",
-                     lg_ms(median_rank(&d->published, compute)).text,
-                     lg_ms(median_rank(&d->published, step_time)).text,
-                     100 * d->published.share[LG_SHARE_compute], over, sync,
-                     d->published.n_ranks > 1 ? "; no rank stands out" : "");
+                     lg_ms(median_rank(p, compute)).text, lg_ms(median_rank(p, step_time)).text,
+                     100 * p->share[LG_SHARE_compute], over, sync,
+                     p->n_ranks > 1 ? "; no rank stands out" : "");
     free(over);
     free(sync);
     return text;
 }
 
-static char *balanced(const struct lg_diagnosis *d)
+static char *balanced(const struct lg_policy_result *p)
 {
     static const char *const word[LG_SHARE_COUNT] = {"input", "H2D", "computation", "the rest"};
     struct lg_texts shares = {0};
     char *joined, *text;
 
     for (int s = 0; s < LG_SHARE_COUNT; s++)
-        if (!isnan(d->published.share[s]))
-            lg_texts_add(&shares, lg_format("%s %.1f %%", word[s], 100 * d->published.share[s]));
+        if (!isnan(p->share[s]))
+            lg_texts_add(&shares, lg_format("%s %.1f %%", word[s], 100 * p->share[s]));
     joined = lg_texts_join(&shares, ", ");
     text = lg_format("%s: a step takes %s (%s).",
-                     d->published.n_ranks > 1 ? "No rank is slow and no stage holds the step up"
-                                              : "No stage holds the step up",
-                     lg_ms(median_rank(&d->published, step_time)).text, joined);
+                     p->n_ranks > 1 ? "No rank is slow and no stage holds the step up"
+                                    : "No stage holds the step up",
+                     lg_ms(median_rank(p, step_time)).text, joined);
     free(joined);
     lg_texts_free(&shares);
     return text;
@@ -248,30 +249,57 @@ static char *incomplete(const struct lg_diagnosis *d, const struct lg_observed *
     return text;
 }
 
-char *lg_sentence(const struct lg_diagnosis *d, const struct lg_scope *scope,
-                  const struct lg_observed *o)
+/* What the findings of the published policy, or the want of any, say. */
+static char *say(const struct lg_diagnosis *d, const struct lg_judgement *j,
+                 const struct lg_observed *o)
 {
+    const struct lg_policy_result *p = &j->published;
+
     switch (d->verdict.kind) {
     case LG_STRAGGLER:
     case LG_INPUT_STRAGGLER:
     case LG_H2D_STRAGGLER:
     case LG_COMPUTE_STRAGGLER:
-        return straggler(d);
+        return straggler(d, p);
     case LG_INPUT_BOUND:
-        return bound(d, "Waiting for input takes");
+        return bound(d, p, "Waiting for input takes");
     case LG_H2D_BOUND:
-        return bound(d, "Copying to the device takes");
+        return bound(d, p, "Copying to the device takes");
     case LG_RESIDUAL_HEAVY:
-        return bound(d, "What is neither input, H2D, forward, backward nor optimizer takes");
+        return bound(d, p, "What is neither input, H2D, forward, backward nor optimizer takes");
     case LG_COMPUTE_BOUND:
-        return compute_bound(d);
+        return compute_bound(d, p);
     case LG_BALANCED:
-        return balanced(d);
+        return balanced(p);
     case LG_WARMUP:
-        return warm_up(scope);
+        return warm_up(&j->scope);
     case LG_INCOMPLETE_DATA:
         return incomplete(d, o);
     default:
-        return no_data(scope);
+        return no_data(&j->scope);
     }
+}
+
+/* Where the verdict is about a part of the run: which. */
+static char *with_steps(const struct lg_diagnosis *d, char *sentence)
+{
+    const struct lg_steps *part = &d->verdict.steps, *all = &d->steps;
+    char *text;
+
+    if (d->n_windows < 2 || part->count == 0 || 2 * part->count > all->count ||
+        d->verdict.level < LG_LEVEL_WARNING)
+        return sentence;
+    text = lg_format("Steps %" PRId64 "-%" PRId64 " of %" PRId64 "-%" PRId64 ": %s", part->first,
+                     part->last, all->first, all->last, sentence);
+    free(sentence);
+    return text;
+}
+
+char *lg_sentence(const struct lg_diagnosis *d, const struct lg_judgement *j,
+                  const struct lg_observed *o)
+{
+    const struct lg_finding *f = d->n_findings > 0 ? &d->findings[0] : NULL;
+    bool told = f && f->sentence && f->kind == d->verdict.kind && f->rank == d->verdict.rank;
+
+    return with_steps(d, told ? lg_strdup(f->sentence) : say(d, j, o));
 }

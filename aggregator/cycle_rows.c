@@ -1,0 +1,210 @@
+/*
+ * cycle_rows.c - rows to cycles (cycle_rows.h). Runs in the reading commands.
+ *
+ * What a row lacks: a stage that is NULL took no time of its own (its time is in other), except
+ * forward and backward, without which there is no attribution. Without time in collectives for
+ * backward, where gradients are reduced, nothing is known about waiting; a NULL of another stage is
+ * one without collectives. Rows without the "after" columns (imported ones): backward lies before
+ * the last sync, optimizer and other after it.
+ */
+#include "aggregator/cycle_rows.h"
+
+#include <string.h>
+
+/* One row: own time and sync per stage. */
+struct row {
+    int64_t own[LG_STAGE_COUNT], sync[LG_STAGE_COUNT];
+};
+
+#define HOST_COLUMN(name)        LG_COL_##name##_ns,
+#define HOST_SYNC_COLUMN(name)   LG_COL_##name##_sync_ns,
+#define DEVICE_COLUMN(name)      LG_COL_gpu_##name##_ns,
+#define DEVICE_SYNC_COLUMN(name) LG_COL_gpu_##name##_sync_ns,
+
+static const enum lg_column stage_column[2][LG_STAGE_COUNT] = {{LG_STAGES(HOST_COLUMN)},
+                                                               {LG_STAGES(DEVICE_COLUMN)}};
+static const enum lg_column sync_column[2][LG_STAGE_COUNT] = {{LG_STAGES(HOST_SYNC_COLUMN)},
+                                                              {LG_STAGES(DEVICE_SYNC_COLUMN)}};
+static const enum lg_column after_column[2][3] = {
+    {LG_COL_backward_after_ns, LG_COL_optimizer_after_ns, LG_COL_other_after_ns},
+    {LG_COL_gpu_backward_after_ns, LG_COL_gpu_optimizer_after_ns, LG_COL_gpu_other_after_ns}};
+
+static int64_t value(const int64_t *column, size_t row)
+{
+    return column ? column[row] : LG_NULL;
+}
+
+static int64_t or_zero(int64_t ns)
+{
+    return ns == LG_NULL ? 0 : lg_cycle_sane(ns);
+}
+
+static bool is_merged(const struct lg_cycle_view *v, size_t row)
+{
+    return (value(v->stage[LG_STAGE_forward], row) == LG_NULL ||
+            value(v->stage[LG_STAGE_backward], row) == LG_NULL) &&
+           value(v->compute, row) != LG_NULL;
+}
+
+bool lg_cycle_view_of(const struct lg_rank *rank, bool device, struct lg_cycle_view *v)
+{
+    *v = (struct lg_cycle_view){
+        .dur = rank->value[device ? LG_COL_gpu_dur_ns : LG_COL_dur_ns],
+        .compute = device ? NULL : rank->value[LG_COL_compute_ns],
+    };
+    for (int s = 0; s < LG_STAGE_COUNT; s++) {
+        v->stage[s] = s == LG_STAGE_other ? NULL : rank->value[stage_column[device][s]];
+        v->sync[s] = rank->value[sync_column[device][s]];
+    }
+    v->after[LG_STAGE_backward] = rank->value[after_column[device][0]];
+    v->after[LG_STAGE_optimizer] = rank->value[after_column[device][1]];
+    v->after[LG_STAGE_other] = rank->value[after_column[device][2]];
+    for (size_t i = 0; i < rank->n; i++)
+        if (is_merged(v, i))
+            return true;
+    return false;
+}
+
+static int64_t own_part(int64_t wall, int64_t sync)
+{
+    return wall > sync ? wall - sync : 0;
+}
+
+/* Forward and backward: apart, or both as forward. False: not measured. */
+static bool read_compute(const struct lg_cycle_view *v, size_t row, struct row *out, int64_t *wall)
+{
+    int64_t forward = value(v->stage[LG_STAGE_forward], row),
+            backward = value(v->stage[LG_STAGE_backward], row), compute = value(v->compute, row);
+    int64_t forward_sync = out->sync[LG_STAGE_forward],
+            backward_sync = out->sync[LG_STAGE_backward];
+
+    if (forward != LG_NULL && backward != LG_NULL) {
+        forward = lg_cycle_sane(forward);
+        backward = lg_cycle_sane(backward);
+        compute = forward + backward;
+    } else if (compute == LG_NULL) {
+        return false;
+    } else {
+        compute = lg_cycle_sane(compute);
+    }
+    *wall = compute;
+    if (v->merge) {
+        out->own[LG_STAGE_forward] = own_part(compute, forward_sync + backward_sync);
+        out->own[LG_STAGE_backward] = 0;
+    } else {
+        out->own[LG_STAGE_forward] = own_part(forward, forward_sync);
+        out->own[LG_STAGE_backward] = own_part(backward, backward_sync);
+    }
+    return true;
+}
+
+static bool read_row(const struct lg_cycle_view *v, size_t row, struct row *out)
+{
+    int64_t dur = value(v->dur, row), wall, sync = value(v->sync[LG_STAGE_backward], row);
+
+    if (sync == LG_NULL && is_merged(v, row))
+        sync = value(v->sync[LG_STAGE_forward], row);
+    if (dur == LG_NULL || sync == LG_NULL)
+        return false;
+    for (int s = 0; s < LG_STAGE_COUNT; s++)
+        out->sync[s] = or_zero(value(v->sync[s], row));
+    if (!read_compute(v, row, out, &wall))
+        return false;
+    dur = lg_cycle_sane(dur) - wall;
+    for (int s = 0; s < LG_STAGE_COUNT; s++) {
+        if (s == LG_STAGE_forward || s == LG_STAGE_backward)
+            continue;
+        wall = s == LG_STAGE_other ? dur : or_zero(value(v->stage[s], row));
+        out->own[s] = own_part(wall, out->sync[s]);
+        dur -= s == LG_STAGE_other ? 0 : wall;
+    }
+    return true;
+}
+
+/* The stages whose own time can lie after the last sync. */
+static const struct {
+    enum lg_stage stage;
+    enum lg_part after, before;
+} split[] = {
+    {LG_STAGE_backward, LG_PART_backward_after, LG_PART_backward},
+    {LG_STAGE_optimizer, LG_PART_optimizer_after, LG_PART_optimizer},
+    {LG_STAGE_other, LG_PART_host_after, LG_PART_host},
+};
+#define SPLITS (sizeof(split) / sizeof(split[0]))
+
+/* Own time of the stage after the row's last sync. */
+static int64_t after_part(const struct lg_cycle_view *v, size_t row, const struct row *r,
+                          enum lg_stage stage)
+{
+    int64_t after = value(v->after[stage], row);
+    bool merged = v->merge && stage == LG_STAGE_backward;
+    int64_t own = r->own[merged ? LG_STAGE_forward : stage];
+
+    if (after == LG_NULL)
+        return stage == LG_STAGE_backward ? 0 : own;
+    after = lg_cycle_sane(after);
+    return after < own ? after : own;
+}
+
+/* The sync of a stage all of whose own time counts as after belongs to the cycle of that time. */
+static bool sync_goes_with_after(const struct lg_cycle_view *v, size_t row, enum lg_stage stage)
+{
+    return stage != LG_STAGE_backward && value(v->after[stage], row) == LG_NULL;
+}
+
+static void add_after(const struct lg_cycle_view *v, size_t row, const struct row *r,
+                      struct lg_cycle_row *cycle)
+{
+    for (size_t i = 0; i < SPLITS; i++) {
+        cycle->part[split[i].after] = after_part(v, row, r, split[i].stage);
+        if (sync_goes_with_after(v, row, split[i].stage))
+            cycle->sync[split[i].stage] += r->sync[split[i].stage];
+    }
+}
+
+static void add_whole(const struct row *r, struct lg_cycle_row *cycle)
+{
+    static const enum lg_part part[LG_STAGE_COUNT] = {
+        [LG_STAGE_input_wait] = LG_PART_input,    [LG_STAGE_h2d] = LG_PART_h2d,
+        [LG_STAGE_forward] = LG_PART_forward,     [LG_STAGE_backward] = LG_PART_backward,
+        [LG_STAGE_optimizer] = LG_PART_optimizer, [LG_STAGE_other] = LG_PART_host,
+    };
+
+    for (int s = 0; s < LG_STAGE_COUNT; s++) {
+        cycle->part[part[s]] += r->own[s];
+        cycle->sync[s] += r->sync[s];
+    }
+}
+
+/* What of the row lies after its last sync is the next cycle's. */
+static void take_after(const struct lg_cycle_view *v, size_t row, const struct row *r,
+                       struct lg_cycle_row *cycle)
+{
+    for (size_t i = 0; i < SPLITS; i++) {
+        enum lg_stage stage = split[i].stage;
+        bool merged = v->merge && stage == LG_STAGE_backward;
+
+        cycle->part[merged ? LG_PART_forward : split[i].before] -= after_part(v, row, r, stage);
+        if (sync_goes_with_after(v, row, stage))
+            cycle->sync[stage] -= r->sync[stage];
+    }
+}
+
+bool lg_cycle_read(const struct lg_cycle_view *v, size_t previous, size_t last,
+                   struct lg_cycle_row *cycle)
+{
+    struct row row;
+
+    memset(cycle, 0, sizeof(*cycle));
+    if (!read_row(v, previous, &row))
+        return false;
+    add_after(v, previous, &row, cycle);
+    for (size_t i = previous + 1; i <= last; i++) {
+        if (!read_row(v, i, &row))
+            return false;
+        add_whole(&row, cycle);
+        if (i == last)
+            take_after(v, i, &row, cycle);
+    }
+    return true;
+}

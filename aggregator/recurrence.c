@@ -1,0 +1,96 @@
+/*
+ * recurrence.c - periods and stretches (recurrence.h). Pure functions, in the reading commands.
+ */
+#include "aggregator/recurrence.h"
+
+#include <stdlib.h>
+
+#include "aggregator/rows.h"
+
+#define FEWEST_EVENTS 3
+#define CLEAR         0.5 /* smallest product */
+
+static size_t slots_of(const enum lg_slot_kind *slot, size_t n, size_t period, size_t phase)
+{
+    size_t slots = 0;
+
+    for (size_t i = phase; i < n; i += period)
+        slots += slot[i] != LG_SLOT_ABSENT;
+    return slots;
+}
+
+static double product(const struct lg_period *p)
+{
+    return (double)p->in_phase / (double)p->slots * (double)p->in_phase / (double)p->events;
+}
+
+/* The phase of that period with most events, of equal ones that of the earliest event. `count` is
+ * all 0, and so it is left. */
+static struct lg_period best_phase(const size_t *event, size_t events, size_t period, size_t *count)
+{
+    struct lg_period best = {.period = period, .events = events};
+
+    for (size_t i = 0; i < events; i++)
+        count[event[i] % period]++;
+    for (size_t i = 0; i < events; i++) {
+        size_t phase = event[i] % period;
+
+        if (count[phase] > best.in_phase) {
+            best.phase = phase;
+            best.in_phase = count[phase];
+        }
+    }
+    for (size_t i = 0; i < events; i++)
+        count[event[i] % period] = 0;
+    return best;
+}
+
+/* A phase of a long period has few slots: it can't hold enough of the events any more. */
+static bool is_too_long(size_t period, size_t n, size_t events)
+{
+    return (double)(n / period + 1) < CLEAR * (double)events;
+}
+
+bool lg_find_period(const enum lg_slot_kind *slot, size_t n, struct lg_period *period)
+{
+    size_t *event = lg_alloc(n, sizeof(*event)), *count = lg_alloc(n, sizeof(*count)), events = 0;
+    double best = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (slot[i] == LG_SLOT_EVENT)
+            event[events++] = i;
+    for (size_t p = 2; events >= FEWEST_EVENTS && p <= n / 3 && !is_too_long(p, n, events); p++) {
+        struct lg_period try = best_phase(event, events, p, count);
+
+        if (try.in_phase < FEWEST_EVENTS)
+            continue;
+        try.slots = slots_of(slot, n, p, try.phase);
+        if (product(&try) >= CLEAR && product(&try) > best) {
+            best = product(&try);
+            *period = try;
+        }
+    }
+    free(event);
+    free(count);
+    return best > 0;
+}
+
+bool lg_find_stretch(const bool *marked, size_t n, size_t *from, size_t *to)
+{
+    long sum = 0, best = 0;
+    size_t begin = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (sum <= 0) {
+            sum = 0;
+            begin = i;
+        }
+        sum += marked[i] ? 1 : -1;
+        if (sum > best) {
+            best = sum;
+            *from = begin;
+            *to = i + 1;
+        }
+    }
+    return best > 0;
+}
