@@ -54,6 +54,27 @@ victims_built += $(aarch64_dir)/liblaggard.so
 -include $(wildcard $(aarch64_dir)/preload/*.d)
 endif
 
+# Programs that our library was not made for: another libc, none at run time, another word size.
+FOREIGN_CFLAGS = -std=gnu11 $(OPT) $(WARN) -D_GNU_SOURCE
+foreign = $(victims_dir)/foreign-$(1): tests/victims/foreign.c ; \
+    @mkdir -p $$(@D) && $(2) $$(FOREIGN_CFLAGS) $(3) -o $$@ $$< -lpthread
+ifneq ($(shell command -v musl-gcc 2>/dev/null),)
+$(eval $(call foreign,musl,musl-gcc,))
+victims_built += $(victims_dir)/foreign-musl
+endif
+ifneq ($(wildcard /usr/lib/libc.a /usr/lib64/libc.a /usr/lib/*-linux-gnu/libc.a),)
+$(eval $(call foreign,static,$(CC),-static))
+victims_built += $(victims_dir)/foreign-static
+endif
+libc32 := $(firstword $(wildcard /lib32/libc.so.6 /usr/lib32/libc.so.6))
+ifneq ($(libc32),)
+$(victims_dir)/foreign-32: tests/victims/foreign32.c
+	@mkdir -p $(@D)
+	$(CC) -m32 $(OPT) $(WARN) -fno-builtin -nostdlib -nostartfiles -o $@ $< $(libc32) \
+	    -Wl,-dynamic-linker,/lib/ld-linux.so.2
+victims_built += $(victims_dir)/foreign-32
+endif
+
 test_programs += $(victims_built)
 
 victims: $(victims_built) ## the hostile programs of tests/victims alone
