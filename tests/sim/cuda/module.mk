@@ -42,3 +42,44 @@ $(cudasim)/$(1)/all: $(cudasim_all:%=$(cudasim)/$(1)/%.o) $(cudasim)/$(1)/libcud
 endef
 $(eval $(call cudasim_version,12,12080))
 $(eval $(call cudasim_version,13,13020))
+
+# ---- their own tests, for both versions, and programs that reach NCCL in unusual ways
+
+cudasim_selftest := $(wildcard $(cudasim_src)/selftest/*.c)
+
+# $(1): major version, $(2): CUDART_VERSION
+define cudasim_programs
+$(cudasim)/$(1)/selftest: $(cudasim_selftest) $(cudasim_src)/selftest/selftest.h $(cudasim_h) \
+    $(cudasim)/$(1)/libnccl.so.2
+	$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -o $$@ $(cudasim_selftest) \
+	    $(cudasim)/$(1)/libnccl.so.2 $(cudasim)/$(1)/libcudart.so.$(1) -Wl,-rpath,'$$$$ORIGIN' -lpthread
+
+$(cudasim)/$(1)/calls: $(cudasim_src)/programs/calls.c $(cudasim_h) $(cudasim)/$(1)/libcudart.so.$(1)
+	$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -o $$@ $$< \
+	    $(cudasim)/$(1)/libcudart.so.$(1) -Wl,-rpath,'$$$$ORIGIN'
+
+$(cudasim)/$(1)/nccl-user: $(cudasim_src)/programs/nccl-user.c $(cudasim_src)/programs/nccl-user.h \
+    $(cudasim)/$(1)/libnccl.so.2 $(cudasim)/$(1)/second/libnccl.so.2 $(cudasim)/$(1)/nccl-plugin.so
+	$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -o $$@ $$< \
+	    $(cudasim)/$(1)/libnccl.so.2 $(cudasim)/$(1)/libcudart.so.$(1) -Wl,-rpath,'$$$$ORIGIN' -ldl
+
+$(cudasim)/$(1)/nccl-user-static: $(cudasim_src)/programs/nccl-user.c \
+    $(cudasim_src)/programs/nccl-user.h $(cudasim)/$(1)/libnccl_static.a
+	$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -o $$@ $$< \
+	    $(cudasim)/$(1)/libnccl_static.a $(cudasim)/$(1)/libcudart.so.$(1) \
+	    -Wl,-rpath,'$$$$ORIGIN' -ldl -lm
+
+$(cudasim)/$(1)/nccl-plugin.so: $(cudasim_src)/programs/nccl-plugin.c \
+    $(cudasim_src)/programs/nccl-user.h $(cudasim)/$(1)/libnccl.so.2
+	$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -fPIC -shared -o $$@ $$< \
+	    $(cudasim)/$(1)/libnccl.so.2 -Wl,-rpath,'$$$$ORIGIN'
+
+$(cudasim)/$(1)/libsimtracer.so: $(cudasim_src)/programs/tracer.c $(cudasim_h)
+	@mkdir -p $$(@D)
+	$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -fPIC -shared -o $$@ $$< -ldl
+
+test_programs += $(cudasim)/$(1)/all $(addprefix $(cudasim)/$(1)/,selftest calls nccl-user \
+    nccl-user-static libsimtracer.so)
+endef
+$(eval $(call cudasim_programs,12,12080))
+$(eval $(call cudasim_programs,13,13020))

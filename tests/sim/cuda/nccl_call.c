@@ -107,7 +107,8 @@ static ncclResult_t enqueue(const struct call *call)
     struct sim_op *op = new_op(call);
     if (!op)
         return ncclSystemError;
-    return simEnqueue(call->stream, op) ? ncclUnhandledCudaError : ncclSuccess;
+    return simEnqueue(simStreamOf(call->comm->device, call->stream), op) ? ncclUnhandledCudaError
+                                                                         : ncclSuccess;
 }
 
 static ncclResult_t add_to_group(struct grouped call)

@@ -201,7 +201,8 @@ ncclResult_t sim_nccl_transfer(ncclComm_t comm, cudaStream_t stream,
         if ((double)transfers[i].bytes > most)
             o->run[i].done = transfers[i].bytes; /* only takes its time */
     }
-    return simEnqueue(stream, &o->op) ? ncclUnhandledCudaError : ncclSuccess;
+    return simEnqueue(simStreamOf(comm->device, stream), &o->op) ? ncclUnhandledCudaError
+                                                                 : ncclSuccess;
 }
 
 NCCL_API(ncclResult_t, Send,

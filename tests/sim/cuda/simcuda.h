@@ -99,6 +99,10 @@ struct sim_op_type {
  * Returns like a launch; the last error is the caller's affair. */
 cudaError_t simEnqueue(cudaStream_t stream, struct sim_op *op);
 
+/* The stream behind a handle, whatever the current device is: NULL is that of `device`. NULL: none.
+ */
+cudaStream_t simStreamOf(int device, cudaStream_t handle);
+
 /* One gemm-like kernel. */
 cudaError_t simGemm(cudaStream_t stream);
 

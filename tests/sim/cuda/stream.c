@@ -77,14 +77,18 @@ static cudaStream_t stream_of_thread(int device)
     return per_thread[device];
 }
 
-cudaStream_t sim_stream(cudaStream_t handle)
+API cudaStream_t simStreamOf(int device, cudaStream_t handle)
 {
-    int device = sim_device();
     if (!handle || handle == cudaStreamLegacy)
         return legacy[device] ? legacy[device] : legacy_stream(device);
     if (handle == cudaStreamPerThread)
         return stream_of_thread(device);
     return handle->magic == STREAM_MAGIC ? handle : NULL;
+}
+
+cudaStream_t sim_stream(cudaStream_t handle)
+{
+    return simStreamOf(sim_device(), handle);
 }
 
 int sim_each_stream(int (*visit)(cudaStream_t stream, void *arg), void *arg)

@@ -1,8 +1,8 @@
 /*
  * cuda_runtime_api.h - the part of the CUDA runtime's C interface that the asynchronous stand-in
  * has, under the names, with the numbers and the layouts of libcudart 12 and 13 (CUDART_VERSION
- * chooses). Written for machines without CUDA; `make check-sim-abi` compares it with a toolkit's.
- * Context: the stand-in libraries and test programs; laggard itself never includes it.
+ * chooses). Written for machines without CUDA; tests/scenarios/sim_cuda_abi compares it with a
+ * toolkit. Context: the stand-in libraries and test programs; laggard itself never includes it.
  */
 #ifndef SIM_CUDA_RUNTIME_API_H
 #define SIM_CUDA_RUNTIME_API_H
