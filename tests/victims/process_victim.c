@@ -39,7 +39,7 @@ static void die(const char *what)
 
 static void wait_for(pid_t pid)
 {
-    int status;
+    int status = 0;
     if (pid < 0 || waitpid(pid, &status, 0) != pid)
         die("child");
     if (WIFEXITED(status))
