@@ -46,8 +46,8 @@ static void set_rank(int r, int n, enum lg_rank_source source)
     rank_source = source;
 }
 
-/* A destroyed group's address is used again. What it counted must stay in the sum over groups of its
- * size, which other ranks may hold in two entries: the number that aligns ranks never falls. */
+/* A destroyed group's address is used again. What it counted must stay in the sum over groups of
+ * its size, which other ranks may hold in two entries: the number that aligns ranks never falls. */
 static void retire(struct lg_group *g, int size)
 {
     if (g->size == size)

@@ -1,10 +1,10 @@
 /*
- * bench_calls.c - what one hooked call and one training step cost, in ns. Linked twice: bare, and with
- * the library's objects (then its hooks stand in for libc's functions, as under LD_PRELOAD). Prints
- * "name ns" lines; tools/bench runs both in turns and takes medians.
+ * bench_calls.c - what one hooked call and one training step cost, in ns. Linked twice: bare, and
+ * with the library's objects (then its hooks stand in for libc's functions, as under LD_PRELOAD).
+ * Prints "name ns" lines; tools/bench runs both in turns and takes medians.
  *
- * sem_wait on a free semaphore and read of a bad descriptor are the cheapest calls behind hooks, so the
- * difference is the hook's own cost.
+ * sem_wait on a free semaphore and read of a bad descriptor are the cheapest calls behind hooks, so
+ * the difference is the hook's own cost.
  */
 #include <semaphore.h>
 #include <stdint.h>
@@ -61,17 +61,20 @@ static void measure(const char *name, void (*call)(void), unsigned rounds)
 }
 
 #ifdef WITH_LAGGARD
-/* The events of one DDP step: fetch, forward label, backward with issue and wait, optimizer label. */
+/* The events of one DDP step: fetch, forward label, backward with issue and wait, optimizer label.
+ */
 static void one_step(void)
 {
     static const struct {
         enum lg_event event;
         uint64_t argument;
     } events[] = {
-        {LG_EV_INPUT_BEGIN, 0},  {LG_EV_INPUT_END, 0},    {LG_EV_FORWARD_BEGIN, 1},
-        {LG_EV_FORWARD_END, 0},  {LG_EV_BACKWARD_BEGIN, 1}, {LG_EV_WAIT_BEGIN, LG_WAIT_ISSUE},
-        {LG_EV_WAIT_END, 0},     {LG_EV_WAIT_BEGIN, LG_WAIT_BLOCKED}, {LG_EV_WAIT_END, 0},
-        {LG_EV_BACKWARD_END, 0}, {LG_EV_OPTIMIZER_BEGIN, 0}, {LG_EV_OPTIMIZER_END, 0},
+        {LG_EV_INPUT_BEGIN, 0},     {LG_EV_INPUT_END, 0},
+        {LG_EV_FORWARD_BEGIN, 1},   {LG_EV_FORWARD_END, 0},
+        {LG_EV_BACKWARD_BEGIN, 1},  {LG_EV_WAIT_BEGIN, LG_WAIT_ISSUE},
+        {LG_EV_WAIT_END, 0},        {LG_EV_WAIT_BEGIN, LG_WAIT_BLOCKED},
+        {LG_EV_WAIT_END, 0},        {LG_EV_BACKWARD_END, 0},
+        {LG_EV_OPTIMIZER_BEGIN, 0}, {LG_EV_OPTIMIZER_END, 0},
     };
     static int group;
     for (unsigned i = 0; i < sizeof events / sizeof events[0]; i++)
