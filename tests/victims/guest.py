@@ -154,15 +154,17 @@ def spools(place):
 
 
 def rows(spool):
-    """All rows that a reader would take after the writer's end, in order of their step: the ring, the
-    held ones, the newer provisional copy; for one step the later in this order."""
-    found = {r["step"]: r for r in spool["rows"] + spool["held"]}
-    copies = [p for p in spool["provisional"] if p["state"] and p["serial"]]
-    if copies:
-        newest = max(copies, key=lambda p: p["serial"])
-        if newest["step"] not in found and newest["step"] >= len(found):
-            found[newest["step"]] = newest
-    return [found[step] for step in sorted(found)]
+    """All rows that a reader would take after the writer's end: the ring, then what it lacks of the held
+    ones and of the newer provisional copy. A step that is twice in the ring is twice in here."""
+    found = list(spool["rows"])
+    known = {r["step"] for r in found}
+    copies = sorted((p for p in spool["provisional"] if p["state"] and p["serial"]),
+                    key=lambda p: p["serial"])
+    for row in spool["held"] + copies[-1:]:
+        if row["step"] not in known:
+            known.add(row["step"])
+            found.append(row)
+    return found
 
 
 def check_rows(tally, name, got, count):
