@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -410,6 +412,40 @@ static void test_small_tables(void **state)
     rankdb_close(db);
 }
 
+/* A writer that is killed in a large transaction leaves a journal: who opens the file just to read
+ * it rolls it back. */
+static void test_hot_journal(void **state)
+{
+    int64_t value[LG_COLUMNS], start = 5, first, last, rows;
+    char journal[140];
+    struct error error = {""};
+    struct rankdb *db = create();
+    (void)state;
+    start = typical_row(0, start, value);
+    assert_int_equal(rankdb_put_step(db, 0, value, NULL), 0);
+    rankdb_close(db);
+    pid_t pid = fork();
+    if (pid == 0) {
+        db = rankdb_create(path, NULL);
+        rankdb_begin(db, NULL);
+        for (int64_t step = 1; step < 30000; step++) { /* more than the cache holds */
+            start = typical_row(step, start, value);
+            rankdb_put_step(db, step, value, NULL);
+        }
+        raise(SIGKILL);
+    }
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    snprintf(journal, sizeof(journal), "%s-journal", path);
+    assert_int_equal(access(journal, F_OK), 0);
+    db = rankdb_open(path, &error);
+    if (!db)
+        fail_msg("%s", error.text);
+    assert_int_equal(rankdb_extent(db, &first, &last, &rows, NULL), 0);
+    assert_true(first == 0 && last == 0 && rows == 1);
+    rankdb_close(db);
+    assert_int_not_equal(access(journal, F_OK), 0);
+}
+
 static void test_files(void **state)
 {
     struct error error = {""};
@@ -445,6 +481,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_few_columns, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_views, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_small_tables, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(test_hot_journal, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_files, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_size, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_size_with_device, make_dir, remove_dir),
