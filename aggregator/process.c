@@ -3,6 +3,7 @@
  */
 #include "aggregator/process.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,10 +92,44 @@ void process_self(struct process_id *self)
     snprintf(self->boot_id, sizeof(self->boot_id), "%s", process_boot_id());
 }
 
+/* The last number of the line NSpid: what the process itself takes for its number; 0: not told. */
+static int64_t innermost_pid(const char *pid)
+{
+    char path[64], text[4096];
+
+    snprintf(path, sizeof(path), "/proc/%.20s/status", pid);
+    read_text(path, text, sizeof(text));
+    char *line = strstr(text, "\nNSpid:");
+    if (!line)
+        return 0;
+    line += strlen("\nNSpid:");
+    line[strcspn(line, "\n")] = '\0';
+    char *last = strrchr(line, '\t');
+    return last ? strtoll(last + 1, NULL, 10) : 0;
+}
+
+/* Looks through all processes for one that has this number in a process namespace below ours, as in
+ * a container: there it wrote the number that it has there. */
+static int lives_in_namespace(const struct process_id *id)
+{
+    int found = 0;
+    DIR *proc = opendir("/proc");
+    for (struct dirent *e; proc && !found && (e = readdir(proc));) {
+        int64_t pid = strtoll(e->d_name, NULL, 10);
+        found =
+            pid > 0 && process_start_time(pid) == id->start && innermost_pid(e->d_name) == id->pid;
+    }
+    if (proc)
+        closedir(proc);
+    return found;
+}
+
 enum process_state process_state(const struct process_id *id)
 {
     if (strcmp(id->boot_id, process_boot_id()) != 0)
         return PROCESS_ELSEWHERE;
-    return id->start != 0 && process_start_time(id->pid) == id->start ? PROCESS_ALIVE
-                                                                      : PROCESS_GONE;
+    if (id->start == 0)
+        return PROCESS_GONE;
+    return process_start_time(id->pid) == id->start || lives_in_namespace(id) ? PROCESS_ALIVE
+                                                                              : PROCESS_GONE;
 }
