@@ -15,7 +15,7 @@
 #define LG_THREAD_COUNTERS(X)                                                                      \
     X(reads) X(read_bytes) X(write_bytes) X(fsyncs) X(host_syncs) X(device_wait_ns)
 #define LG_PROCESS_COUNTERS(X)                                                                     \
-    X(h2d_copies) X(h2d_bytes) X(launches) X(collectives) X(collective_bytes)
+    X(h2d_copies) X(h2d_bytes) X(h2d_overlapped) X(launches) X(collectives) X(collective_bytes)
 /* sampled once a step with one getrusage(RUSAGE_THREAD) */
 #define LG_USAGE_COUNTERS(X)                                                                       \
     X(thread_cpu_ns) X(minor_faults) X(major_faults) X(voluntary_switches) X(involuntary_switches)

@@ -9,8 +9,7 @@
  * as the host's.
  *
  * An exposed wait is a cudaStreamWaitEvent of the compute stream for an event that was recorded on
- * a stream that carries NCCL calls or has itself waited for such a stream; a collective on the
- * compute stream itself; nothing else.
+ * a tainted stream (streams.h); a collective on the compute stream itself; nothing else.
  *
  * Marks are read later, when the row's last one has completed (cudaEventQuery from a later hook).
  * While any stream captures a graph, or the program has an error pending, nothing is called; the
@@ -22,21 +21,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "preload/hooks.h"
 #include "schema/spool.h"
 
-/* A kernel, graph or copy goes to a stream. */
-void lg_device_work(const void *stream);
+/* What goes to a stream, by how much it says that this is the compute stream. */
+enum lg_device_work { LG_WORK_COPY = 1, LG_WORK_LAUNCH = 16, LG_WORK_GRAPH = 1024 };
 
-/* A copy to the device goes to a stream, and has gone there. Returns whether it is the compute
- * stream; then the second call is due. */
-bool lg_device_copy_begin(const void *stream);
+/* A kernel, graph or copy goes to a stream, by way of that libcudart (LG_CUDART_COUNT: of none). */
+void lg_device_work(const void *stream, enum lg_device_work work, enum lg_cudart cudart);
+
+/* A copy to the device goes to a stream, and has gone there. Returns whether it is measured; then
+ * the second call is due. */
+bool lg_device_copy_begin(const void *stream, enum lg_cudart cudart);
 void lg_device_copy_end(void);
 
-/* Whether a stream is the compute stream (known after the first step). */
+/* Whether the clock runs (from the second step on), and a stream is the compute stream. */
+bool lg_device_is_on(void);
 bool lg_device_is_compute(const void *stream);
 
-/* An event was recorded on a stream; a stream is about to wait for an event, and has been told to.
- */
+/* Kind of the memory at an address (enum cudaMemoryType); -1: this is no moment to ask. */
+int lg_device_memory(const void *address, enum lg_cudart cudart);
+
+/* An event was recorded on a stream; a stream is about to wait for an event (if this returns true,
+ * the end is due when it has been told to). */
 void lg_device_recorded(const void *event, const void *stream);
 bool lg_device_wait_begin(const void *stream, const void *event);
 void lg_device_wait_end(void);
@@ -45,11 +52,15 @@ void lg_device_wait_end(void);
  * is due after the call that enqueues it. */
 bool lg_device_collective_begin(const void *stream);
 
+/* A stream is about to be destroyed; the whole device is about to be reset. */
+void lg_device_stream_gone(const void *stream);
+void lg_device_gone(void);
+
 /* The training thread's part changed (enum of step.h), on the device's side. `turn`: a row begins
  * or was committed here. */
 void lg_device_boundary(unsigned part, bool turn);
 
-/* Graph captures begin and end. */
+/* Graph captures begin and end: +1, -1. */
 void lg_device_capture(int change);
 
 /* Number of the next mark: rows keep the range of theirs. */
@@ -62,8 +73,9 @@ void lg_device_move(uint64_t first, unsigned from, unsigned to);
  * device has come so far. Returns false when there is nothing to wait for. */
 bool lg_device_expect(struct lg_slot *slot, uint64_t first, uint64_t last);
 
-/* Rows whose slots are about to be unmapped: complete without device times. */
-void lg_device_forget(void);
+/* Rows whose slots lie in [begin, end), which is about to be unmapped: complete without device
+ * times. */
+void lg_device_forget(const void *begin, const void *end);
 
 /* Looks whether expected rows are done. Cheap when there are none. */
 void lg_device_poll(void);

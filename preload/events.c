@@ -147,6 +147,7 @@ void lg_events_reset(void)
 
 void lg_events_finish(void)
 {
+    lg_device_poll();
     /* Only the training thread may touch its rows. When another one ends the process, what is
      * complete is already in the mapping (held and provisional rows). */
     if (!is_training_thread())

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "preload/device.h"
+
 #define BIT(flag)          ((uint32_t)LG_FLAG_##flag)
 #define SOURCE_BIT(source) ((uint32_t)LG_SOURCE_##source)
 
@@ -176,6 +178,7 @@ static void input_begin(struct lg_machine *m)
         m->ever_input = true;
         m->evaluating = false;
         m->input_call = m->step.row.part[LG_STAGE_input_wait];
+        m->input_mark = lg_device_next_mark();
         if (!m->step.ended)
             m->after_backward = false;
     }
@@ -195,6 +198,7 @@ static void evaluation_begin(struct lg_machine *m)
     struct lg_part *eval = &m->step.row.part[LG_PART_EVAL];
     m->step.row.flags |= BIT(has_eval);
     m->evaluating = true;
+    lg_device_move(m->input_mark, LG_STAGE_input_wait, LG_PART_EVAL);
     if (input->time > m->input_call.time) {
         eval->time += input->time - m->input_call.time;
         eval->sync += input->sync - m->input_call.sync;

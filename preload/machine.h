@@ -67,6 +67,7 @@ struct lg_machine {
     bool io; /* inside a read or wait; whatever event comes next is outside of it again */
     bool ever_input;
     uint32_t rows_without_input; /* in a row */
+    uint64_t input_mark;         /* the device's, at the begin of the last input */
     uint64_t syncs_at_backward;  /* gradient syncs of the process when the backward began */
     uint32_t usual_backward, last_backward;
     uint32_t usual_input, last_input;

@@ -12,6 +12,7 @@
 
 #include <elf.h>
 #include <link.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "preload/boot.h"
@@ -20,7 +21,8 @@ struct lg_real real;
 
 struct row {
     const char *symbol;
-    void **pointer;
+    uint16_t place;  /* of its pointer in `real`, counted in pointers */
+    uint8_t version; /* 1 + enum lg_cudart that the definition must be of; 0: the default */
     uint8_t area;
     bool required;
 };
@@ -28,13 +30,28 @@ struct row {
 enum { REQUIRED = 1, OPTIONAL = 0 };
 
 static const struct row rows[] = {
+#define ROW_PLAIN(area, need, id, symbol)                                                          \
+    {symbol, offsetof(struct lg_real, id) / sizeof(void *), 0, LG_AREA_##area, need == REQUIRED},
+#define ROW_OF(n, node, at, area, need, id, symbol)                                                \
+    {symbol, offsetof(struct lg_real, id[LG_CUDART_##n]) / sizeof(void *), 1 + LG_CUDART_##n,      \
+     LG_AREA_##area, need == REQUIRED},
+#define ROW_CUDA(area, need, id, symbol) LG_CUDARTS(ROW_OF, area, need, id, symbol)
 #define CALL(area, need, id, symbol, ret, params)                                                  \
-    {symbol, (void **)(void *)&real.id, LG_AREA_##area, need == REQUIRED},
+    LG_PICK_##area(ROW_PLAIN, ROW_CUDA)(area, need, id, symbol)
 #define HOOK(area, need, id, symbol, ret, params) CALL(area, need, id, symbol, ret, params)
 #include "preload/hooks.def"
 #undef CALL
 #undef HOOK
 };
+static_assert(sizeof rows / sizeof rows[0] == LG_HOOKS, "a row for each number");
+
+#define NODE(n, node, at, unused) node,
+static const char nodes[][20] = {LG_CUDARTS(NODE, 0)};
+
+static void **pointer_of(const struct row *r)
+{
+    return (void **)(void *)&real + r->place;
+}
 
 /* What a loaded object's dynamic section says about its symbols. */
 struct symbols {
@@ -44,6 +61,7 @@ struct symbols {
     const uint32_t *gnu_hash;
     const uint32_t *sysv_hash;
     const uint16_t *versions;
+    const ElfW(Verdef) * definitions; /* of versions */
 };
 
 /* glibc relocates the pointers of a dynamic section in place, musl (and the vdso) doesn't. */
@@ -74,12 +92,36 @@ static bool read_dynamic(struct symbols *s, const struct dl_phdr_info *info)
             s->sysv_hash = p;
         else if (d->d_tag == DT_VERSYM)
             s->versions = p;
+        else if (d->d_tag == DT_VERDEF)
+            s->definitions = p;
     }
     return s->table != NULL && s->names != NULL && (s->gnu_hash != NULL || s->sysv_hash != NULL);
 }
 
-/* A definition that a new program would be linked to: a function, not an old version of it. */
-static bool usable(const struct symbols *s, uint32_t i, const char *name)
+static const char *version_name(const struct symbols *s, unsigned number)
+{
+    const ElfW(Verdef) *d = s->definitions;
+    while (d != NULL && d->vd_ndx != number)
+        d = d->vd_next != 0 ? (const void *)((const char *)d + d->vd_next) : NULL;
+    if (d == NULL)
+        return "";
+    const ElfW(Verdaux) *a = (const void *)((const char *)d + d->vd_aux);
+    return s->names + a->vda_name;
+}
+
+/* Versions 0 and 1 are none. Without a wish: what a new program would be linked to, not an old
+ * version. */
+static bool right_version(const struct symbols *s, uint32_t i, const char *node)
+{
+    unsigned version = s->versions != NULL ? s->versions[i] : 1;
+    if (node == NULL)
+        return (version & 0x8000) == 0;
+    version &= 0x7fff;
+    return version <= 1 || strcmp(version_name(s, version), node) == 0;
+}
+
+/* A definition of a function, of the version that is wanted. */
+static bool usable(const struct symbols *s, uint32_t i, const char *name, const char *node)
 {
     const ElfW(Sym) *sym = &s->table[i];
     unsigned type = ELF64_ST_TYPE(sym->st_info);
@@ -87,9 +129,7 @@ static bool usable(const struct symbols *s, uint32_t i, const char *name)
         return false;
     if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE)
         return false;
-    if (s->versions != NULL && (s->versions[i] & 0x8000) != 0)
-        return false;
-    return strcmp(s->names + sym->st_name, name) == 0;
+    return strcmp(s->names + sym->st_name, name) == 0 && right_version(s, i, node);
 }
 
 /* ISO C knows no way from an object pointer to a function pointer; ELF does. */
@@ -111,7 +151,7 @@ static void *address_of(const struct symbols *s, uint32_t i)
     return p;
 }
 
-static void *find_gnu(const struct symbols *s, const char *name)
+static void *find_gnu(const struct symbols *s, const char *name, const char *node)
 {
     uint32_t h = 5381;
     for (const unsigned char *c = (const unsigned char *)name; *c != 0; c++)
@@ -126,7 +166,7 @@ static void *find_gnu(const struct symbols *s, const char *name)
         return NULL;
     for (uint32_t i = buckets[h % nbuckets]; i >= offset && i != 0; i++) {
         uint32_t entry = chain[i - offset];
-        if ((entry | 1) == (h | 1) && usable(s, i, name))
+        if ((entry | 1) == (h | 1) && usable(s, i, name, node))
             return address_of(s, i);
         if ((entry & 1) != 0)
             break;
@@ -134,7 +174,7 @@ static void *find_gnu(const struct symbols *s, const char *name)
     return NULL;
 }
 
-static void *find_sysv(const struct symbols *s, const char *name)
+static void *find_sysv(const struct symbols *s, const char *name, const char *node)
 {
     uint32_t h = 0;
     for (const unsigned char *c = (const unsigned char *)name; *c != 0; c++) {
@@ -145,7 +185,7 @@ static void *find_sysv(const struct symbols *s, const char *name)
     const uint32_t nbuckets = s->sysv_hash[0];
     const uint32_t *buckets = &s->sysv_hash[2], *chain = &buckets[nbuckets];
     for (uint32_t i = nbuckets != 0 ? buckets[h % nbuckets] : 0; i != 0; i = chain[i])
-        if (usable(s, i, name))
+        if (usable(s, i, name, node))
             return address_of(s, i);
     return NULL;
 }
@@ -153,6 +193,7 @@ static void *find_sysv(const struct symbols *s, const char *name)
 struct walk {
     const struct row *first, *last;
     enum lg_area area;
+    bool any_version;
     bool after_us;
 };
 
@@ -179,29 +220,38 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     if (!read_dynamic(&s, info))
         return 0;
     for (const struct row *r = w->first; r < w->last; r++) {
-        if (r->area != w->area || *r->pointer != NULL)
+        if (r->area != w->area || *pointer_of(r) != NULL)
             continue;
-        void *p = s.gnu_hash != NULL ? find_gnu(&s, r->symbol) : find_sysv(&s, r->symbol);
+        const char *node = w->any_version || r->version == 0 ? NULL : nodes[r->version - 1];
+        void *p =
+            s.gnu_hash != NULL ? find_gnu(&s, r->symbol, node) : find_sysv(&s, r->symbol, node);
         if (p != NULL)
-            __atomic_store_n(r->pointer, p, __ATOMIC_RELEASE);
+            __atomic_store_n(pointer_of(r), p, __ATOMIC_RELEASE);
     }
     return 0;
 }
 
 int lg_resolve_area(enum lg_area area)
 {
-    struct walk w = {rows, rows + LG_HOOKS, area, false};
+    struct walk w = {.first = rows, .last = rows + LG_HOOKS, .area = area};
     int missing = 0;
     dl_iterate_phdr(visit, &w);
     for (const struct row *r = rows; r < rows + LG_HOOKS; r++)
-        missing += r->area == area && r->required && *r->pointer == NULL;
+        missing += r->area == area && r->required && *pointer_of(r) == NULL;
     return missing;
 }
 
 lg_function lg_resolve_late(enum lg_hook hook)
 {
-    struct walk w = {rows + hook, rows + hook + 1, (enum lg_area)rows[hook].area, false};
+    const struct row *r = &rows[hook];
+    struct walk w = {.first = r, .last = r + 1, .area = (enum lg_area)r->area};
     LG_KEEP_ERRNO;
     dl_iterate_phdr(visit, &w);
-    return as_function(*rows[hook].pointer);
+    /* a caller that was linked to no version takes any */
+    if (*pointer_of(r) == NULL && r->version == 1 + LG_CUDART_DEFAULT) {
+        w.after_us = false;
+        w.any_version = true;
+        dl_iterate_phdr(visit, &w);
+    }
+    return as_function(*pointer_of(r));
 }

@@ -26,6 +26,7 @@
 
 static struct lg_spool *base;    /* the first file: identity, status, groups, workers */
 static struct lg_spool *current; /* the file that rows go to */
+static struct lg_spool *left;    /* the one before it, if that is not the first one */
 static struct lg_spool *parents; /* in a fork child: the spool of the rank that it works for */
 static _Atomic uint32_t tried;
 static bool stopped;
@@ -219,7 +220,7 @@ bool lg_spool_leave_parent(void)
      * own child works for the same rank. */
     if (base != NULL)
         parents = base;
-    base = current = NULL;
+    base = current = left = NULL;
     tried = 0;
     stopped = false;
     return parents != NULL;
@@ -292,9 +293,13 @@ static bool next_file(uint64_t step)
     }
     write_header(s);
     current->next_file = 1;
-    lg_device_forget(); /* the rows that it still waits for are in the file that we leave */
-    if (current != base)
-        munmap(current, LG_SPOOL_BYTES);
+    /* the device's times of the last rows are still to come: the file that we leave stays for now
+     */
+    if (left != NULL) {
+        lg_device_forget(left, (char *)left + LG_SPOOL_BYTES);
+        munmap(left, LG_SPOOL_BYTES);
+    }
+    left = current != base ? current : NULL;
     current = s;
     return true;
 }

@@ -190,6 +190,8 @@ static void counter_columns(const struct lg_row *row, int64_t *value)
     if ((seen & LG_SEEN_CUDA) != 0) {
         value[LG_COL_h2d_copies] = difference(z->h2d_copies, a->h2d_copies);
         value[LG_COL_h2d_bytes] = difference(z->h2d_bytes, a->h2d_bytes);
+        if (row->last_mark > row->first_mark) /* else the compute stream is not known */
+            value[LG_COL_h2d_overlapped] = difference(z->h2d_overlapped, a->h2d_overlapped);
         value[LG_COL_launches] = difference(z->launches, a->launches);
         value[LG_COL_host_syncs] = difference(z->host_syncs, a->host_syncs);
         value[LG_COL_device_wait_ns] = difference(z->device_wait_ns, a->device_wait_ns);
