@@ -382,7 +382,7 @@ static void set_cycle(struct lg_cycles *c, size_t k)
     int64_t *lateness = &c->lateness[k * c->n_ranks];
 
     cycle->measured = c->cache->measured[k - c->cache->begin];
-    if (!cycle->measured)
+    if (!cycle->measured || c->n_ranks == 0)
         return;
     set_arrivals(c, cycle, row, lateness);
     set_waits(c, cycle, row);

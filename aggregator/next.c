@@ -234,7 +234,7 @@ void lg_advise(struct lg_diagnosis *d, const struct lg_run *run)
 
     for (size_t i = 0; i < run->n_ranks; i++)
         device = device || run->ranks[i].has_device;
-    if (d->verdict.ambiguous && f->settle)
+    if (d->verdict.ambiguous && f && f->settle)
         lg_texts_add(&d->verdict.next, lg_strdup(f->settle));
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         const struct advice *a = &table[i];

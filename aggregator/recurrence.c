@@ -48,7 +48,8 @@ static struct lg_period best_phase(const size_t *event, size_t events, size_t pe
 /* A phase of a long period has few slots: it can't hold enough of the events any more. */
 static bool is_too_long(size_t period, size_t n, size_t events)
 {
-    return (double)(n / period + 1) < CLEAR * (double)events;
+    size_t slots = n / period + 1;
+    return (double)slots < CLEAR * (double)events;
 }
 
 bool lg_find_period(const enum lg_slot_kind *slot, size_t n, struct lg_period *period)
