@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -101,9 +102,19 @@ int lg_resolve_area(enum lg_area area);
 typedef void (*lg_function)(void);
 lg_function lg_resolve_late(enum lg_hook hook);
 
+/* Whether an object is loaded whose file's name begins so. */
+bool lg_object_is_loaded(const char *name);
+
 /* The real function of a hook that may be called before its area was resolved. */
 #define REAL(id)                                                                                   \
     (__builtin_expect(real.id != NULL, 1) ? real.id : (real_##id##_fn)lg_resolve_late(LG_HOOK_##id))
+/* The same where several objects of the process may define the function, without versions to tell
+ * them apart (a framework with NCCL inside and a libnccl beside it): the one that the loader would
+ * have given to the code at `caller`. */
+lg_function lg_resolve_for(enum lg_hook hook, const void *caller);
+/* Looks whether more than one object defines the function now. No allocation. */
+bool lg_resolve_several(enum lg_hook hook);
+
 /* The same for a function of libcudart; `v`: enum lg_cudart. */
 #define REAL_OF(id, v)                                                                             \
     (__builtin_expect(real.id[v] != NULL, 1)                                                       \

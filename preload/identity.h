@@ -33,6 +33,12 @@ bool lg_identity_sync_known(void);
 /* Writes rank, world size, groups and what was seen into a spool's pages. */
 void lg_identity_write(struct lg_spool *spool);
 
+/* ncclGetVersion's number, of each copy of NCCL that makes communicators. */
+void lg_identity_nccl(int version);
+
+/* Looks what is loaded that may be used past every hook. Cold: walks over all loaded objects. */
+void lg_identity_look(void);
+
 /* The environment's idea of rank and world size; a communicator's stays. */
 void lg_identity_environment(void);
 

@@ -21,6 +21,12 @@ static struct {
     uint64_t bytes;
 } group;
 
+static bool several_copies;
+
+/* The real function for the code at `caller`. */
+#define NEXT(id, caller)                                                                           \
+    (LG_LIKELY(!several_copies) ? REAL(id) : (real_##id##_fn)lg_resolve_for(LG_HOOK_##id, caller))
+
 /* ---- waits */
 
 enum how { NOWHERE, INFERRED, FED };
@@ -88,7 +94,7 @@ static struct wait collective_enter(enum lg_call call, void *comm, size_t count,
 #define COLLECTIVE(id, call, params, type, arguments)                                              \
     int hook_##id params                                                                           \
     {                                                                                              \
-        real_##id##_fn next = REAL(id);                                                            \
+        real_##id##_fn next = NEXT(id, __builtin_return_address(0));                               \
         if (next == NULL) /* somebody asks whether the library is there */                         \
             return LG_NCCL_SYSTEM_ERROR;                                                           \
         struct wait w __attribute__((cleanup(wait_leave), unused)) =                               \
@@ -130,7 +136,7 @@ COLLECTIVE(nccl_scatter, LG_CALL_SHARE,
 #define POINT_TO_POINT(id, buffer)                                                                 \
     int hook_##id(buffer, size_t n, int type, int peer, void *comm, void *stream)                  \
     {                                                                                              \
-        real_##id##_fn next = REAL(id);                                                            \
+        real_##id##_fn next = NEXT(id, __builtin_return_address(0));                               \
         if (next == NULL)                                                                          \
             return LG_NCCL_SYSTEM_ERROR;                                                           \
         struct wait w __attribute__((cleanup(wait_leave), unused)) = {                             \
@@ -143,7 +149,7 @@ POINT_TO_POINT(nccl_recv, void *data)
 
 int hook_nccl_group_start(void)
 {
-    real_nccl_group_start_fn next = REAL(nccl_group_start);
+    real_nccl_group_start_fn next = NEXT(nccl_group_start, __builtin_return_address(0));
     if (next == NULL)
         return LG_NCCL_SYSTEM_ERROR;
     if (lg_awake() && lg_tls.nccl_group++ == 0)
@@ -157,7 +163,7 @@ int hook_nccl_group_start(void)
 
 int hook_nccl_group_end(void)
 {
-    real_nccl_group_end_fn next = REAL(nccl_group_end);
+    real_nccl_group_end_fn next = NEXT(nccl_group_end, __builtin_return_address(0));
     struct wait w __attribute__((cleanup(wait_leave), unused)) = {NOWHERE, false};
     if (next == NULL)
         return LG_NCCL_SYSTEM_ERROR;
@@ -173,56 +179,99 @@ int hook_nccl_group_end(void)
 
 /* ---- communicators */
 
-static int made(int result, void *const *comm, int size, int rank)
+/* Two copies of NCCL in one process are told apart by their callers (hooks.h). A copy can only come
+ * into use by making a communicator. */
+static void look_for_copies(void)
 {
-    if ((result != LG_NCCL_SUCCESS && result != LG_NCCL_IN_PROGRESS) || !lg_awake())
+    if (lg_awake() && !several_copies)
+        several_copies = lg_resolve_several(LG_HOOK_nccl_all_reduce);
+}
+
+static void note_version(const void *caller)
+{
+    real_nccl_version_fn ask = NEXT(nccl_version, caller);
+    int version = 0;
+    if (ask != NULL && ask(&version) == LG_NCCL_SUCCESS)
+        lg_identity_nccl(version);
+}
+
+static int made(int result, void *const *comm, int size, int rank, const void *caller)
+{
+    if ((result != LG_NCCL_SUCCESS && result != LG_NCCL_IN_PROGRESS) || !lg_awake() ||
+        *comm == NULL)
         return result;
     LG_KEEP_ERRNO;
+    note_version(caller);
     lg_identity_group(*comm, rank, size, LG_GROUP_NCCL);
     lg_sign_of_training();
     return result;
 }
 
-int hook_nccl_init(void **comm, int size, struct lg_nccl_id id, int rank)
-{
-    real_nccl_init_fn next = REAL(nccl_init);
-    return next == NULL ? LG_NCCL_SYSTEM_ERROR : made(next(comm, size, id, rank), comm, size, rank);
-}
+#define INIT(id, params, arguments)                                                                \
+    int hook_##id params                                                                           \
+    {                                                                                              \
+        look_for_copies();                                                                         \
+        real_##id##_fn next = NEXT(id, __builtin_return_address(0));                               \
+        return next == NULL ? LG_NCCL_SYSTEM_ERROR                                                 \
+                            : made(next arguments, comm, size, rank, __builtin_return_address(0)); \
+    }
 
-int hook_nccl_init_config(void **comm, int size, struct lg_nccl_id id, int rank, void *config)
-{
-    real_nccl_init_config_fn next = REAL(nccl_init_config);
-    return next == NULL ? LG_NCCL_SYSTEM_ERROR
-                        : made(next(comm, size, id, rank, config), comm, size, rank);
-}
+INIT(nccl_init, (void **comm, int size, struct lg_nccl_id id, int rank), (comm, size, id, rank))
+INIT(nccl_init_config, (void **comm, int size, struct lg_nccl_id id, int rank, void *config),
+     (comm, size, id, rank, config))
+INIT(nccl_init_scalable,
+     (void **comm, int size, int rank, int ids, struct lg_nccl_id *id, void *config),
+     (comm, size, rank, ids, id, config))
 
-int hook_nccl_init_scalable(void **comm, int size, int rank, int ids, struct lg_nccl_id *id,
-                            void *config)
+/* All ranks are in this process: it is one rank of laggard's, alone in each of them. */
+int hook_nccl_init_all(void **comm, int devices, const int *device)
 {
-    real_nccl_init_scalable_fn next = REAL(nccl_init_scalable);
-    return next == NULL ? LG_NCCL_SYSTEM_ERROR
-                        : made(next(comm, size, rank, ids, id, config), comm, size, rank);
-}
-
-int hook_nccl_split(void *parent, int color, int key, void **comm, void *config)
-{
-    real_nccl_split_fn next = REAL(nccl_split);
-    int size = -1, rank = -1;
+    look_for_copies();
+    real_nccl_init_all_fn next = NEXT(nccl_init_all, __builtin_return_address(0));
     if (next == NULL)
         return LG_NCCL_SYSTEM_ERROR;
-    int r = next(parent, color, key, comm, config);
-    if (r == LG_NCCL_SUCCESS && lg_awake() && *comm != NULL && REAL(nccl_count) != NULL &&
-        REAL(nccl_rank) != NULL && real.nccl_count(*comm, &size) == LG_NCCL_SUCCESS &&
-        real.nccl_rank(*comm, &rank) == LG_NCCL_SUCCESS)
-        lg_identity_group(*comm, rank, size, LG_GROUP_NCCL);
+    int r = next(comm, devices, device);
+    for (int i = 0; i < devices && comm != NULL; i++)
+        made(r, &comm[i], 1, 0, __builtin_return_address(0));
     return r;
 }
+
+/* Made from another one: NCCL knows what it is; not yet, where it is still at work on it. */
+static int derived(int result, void *const *comm, const void *caller)
+{
+    int size = -1, rank = -1;
+    if (result != LG_NCCL_SUCCESS || !lg_awake() || comm == NULL || *comm == NULL)
+        return result;
+    LG_KEEP_ERRNO;
+    real_nccl_count_fn count = NEXT(nccl_count, caller);
+    real_nccl_rank_fn number = NEXT(nccl_rank, caller);
+    if (count != NULL && number != NULL && count(*comm, &size) == LG_NCCL_SUCCESS &&
+        number(*comm, &rank) == LG_NCCL_SUCCESS)
+        lg_identity_group(*comm, rank, size, LG_GROUP_NCCL);
+    return result;
+}
+
+#define DERIVE(id, params, arguments)                                                              \
+    int hook_##id params                                                                           \
+    {                                                                                              \
+        real_##id##_fn next = NEXT(id, __builtin_return_address(0));                               \
+        return next == NULL ? LG_NCCL_SYSTEM_ERROR                                                 \
+                            : derived(next arguments, comm, __builtin_return_address(0));          \
+    }
+
+DERIVE(nccl_split, (void *parent, int color, int key, void **comm, void *config),
+       (parent, color, key, comm, config))
+DERIVE(nccl_shrink, (void *parent, int *excluded, int count, void **comm, void *config, int flags),
+       (parent, excluded, count, comm, config, flags))
+DERIVE(nccl_grow,
+       (void *parent, int size, const struct lg_nccl_id *id, int rank, void **comm, void *config),
+       (parent, size, id, rank, comm, config))
 
 /* The last chances to read what the device has done (device.c). */
 #define LAST_LOOK(id)                                                                              \
     int hook_##id(void *comm)                                                                      \
     {                                                                                              \
-        real_##id##_fn next = REAL(id);                                                            \
+        real_##id##_fn next = NEXT(id, __builtin_return_address(0));                               \
         if (next == NULL)                                                                          \
             return LG_NCCL_SYSTEM_ERROR;                                                           \
         int r = next(comm);                                                                        \

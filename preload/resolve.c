@@ -255,3 +255,140 @@ lg_function lg_resolve_late(enum lg_hook hook)
     }
     return as_function(*pointer_of(r));
 }
+
+/* ---- what is loaded */
+
+static const char *base_name(const char *path)
+{
+    const char *base = path;
+    for (const char *c = path; c != NULL && *c != 0; c++)
+        if (*c == '/')
+            base = c + 1;
+    return base;
+}
+
+static int visit_name(struct dl_phdr_info *info, size_t size, void *name)
+{
+    const char *base = base_name(info->dlpi_name);
+    (void)size;
+    return base != NULL && strncmp(base, name, strlen(name)) == 0;
+}
+
+bool lg_object_is_loaded(const char *name)
+{
+    return dl_iterate_phdr(visit_name, (void *)(uintptr_t)name) != 0;
+}
+
+/* ---- several objects that define a function */
+
+enum { DEFINERS = 8, NEEDED = 64 };
+
+/* RATIONALE: what the loader does is not to be had: which objects were loaded RTLD_GLOBAL is known
+ * to nobody else. So a caller gets, in this order, what its own object defines, what an object
+ * defines that it names as needed, and the first definition. */
+struct search {
+    const char *symbol;
+    const void *caller;
+    bool after_us;
+    unsigned definers;
+    struct {
+        ElfW(Addr) base;
+        void *function;
+        const char *file;
+    } definer[DEFINERS];
+    bool found;
+    ElfW(Addr) caller_base;
+    unsigned needed;
+    const char *needs[NEEDED];
+};
+
+static void note_needed(struct search *f, const struct dl_phdr_info *info, const char *names)
+{
+    const ElfW(Dyn) *d = NULL;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    for (; d != NULL && d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_NEEDED && f->needed < NEEDED)
+            f->needs[f->needed++] = names + d->d_un.d_val;
+}
+
+static int visit_all(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct search *f = data;
+    struct symbols s;
+    (void)size;
+    if (contains(info, rows)) {
+        f->after_us = true;
+        return 0;
+    }
+    if (!read_dynamic(&s, info))
+        return 0;
+    if (f->caller != NULL && contains(info, f->caller)) {
+        f->found = true;
+        f->caller_base = info->dlpi_addr;
+        note_needed(f, info, s.names);
+    }
+    void *p = !f->after_us         ? NULL
+              : s.gnu_hash != NULL ? find_gnu(&s, f->symbol, NULL)
+                                   : find_sysv(&s, f->symbol, NULL);
+    if (p != NULL && f->definers < DEFINERS) {
+        f->definer[f->definers].base = info->dlpi_addr;
+        f->definer[f->definers].file = base_name(info->dlpi_name);
+        f->definer[f->definers++].function = p;
+    }
+    return 0;
+}
+
+bool lg_resolve_several(enum lg_hook hook)
+{
+    struct search f = {.symbol = rows[hook].symbol};
+    LG_KEEP_ERRNO;
+    dl_iterate_phdr(visit_all, &f);
+    return f.definers > 1;
+}
+
+static void *choose(const struct search *f)
+{
+    for (unsigned i = 0; i < f->definers && f->found; i++)
+        if (f->definer[i].base == f->caller_base)
+            return f->definer[i].function;
+    for (unsigned n = 0; n < f->needed; n++)
+        for (unsigned i = 0; i < f->definers; i++)
+            if (f->definer[i].file != NULL && strcmp(f->needs[n], f->definer[i].file) == 0)
+                return f->definer[i].function;
+    return f->definers > 0 ? f->definer[0].function : NULL;
+}
+
+/* Answers found before: places of calls are few and stay. An entry is written once. */
+static struct answer {
+    _Atomic uint64_t key; /* caller and hook; 0: free */
+    void *_Atomic function;
+} answers[512];
+
+static void remember(struct answer *a, uint64_t key, void *function)
+{
+    uint64_t none = 0;
+    if (atomic_compare_exchange_strong(&a->key, &none, key))
+        a->function = function;
+}
+
+lg_function lg_resolve_for(enum lg_hook hook, const void *caller)
+{
+    const uint64_t key = (uint64_t)(uintptr_t)caller << 10 | hook;
+    struct answer *a = &answers[key * 0x9e3779b97f4a7c15u >> 55], *last = a + 8, *free = NULL;
+    static_assert(LG_HOOKS < 1024, "a hook's number has ten bits");
+    for (; a < last && a < answers + 512; a++) {
+        if (a->key == key && a->function != NULL)
+            return as_function(a->function);
+        if (a->key == 0 && free == NULL)
+            free = a;
+    }
+    struct search f = {.symbol = rows[hook].symbol, .caller = caller};
+    LG_KEEP_ERRNO;
+    dl_iterate_phdr(visit_all, &f);
+    void *p = choose(&f);
+    if (free != NULL)
+        remember(free, key, p);
+    return as_function(p);
+}

@@ -32,7 +32,10 @@ static _Atomic uint32_t tried;
 static bool stopped;
 static uint32_t provisional_serial;
 
-enum { PATH = 512 };
+enum {
+    PATH = 512,
+    LOOK_AGAIN = 4 /* rows after which all that a training uses has been loaded */
+};
 static char name_begin[192]; /* HOST.PID.STARTTIME. */
 static struct {
     char boot_id[40], host[64];
@@ -166,6 +169,7 @@ static void write_header(struct lg_spool *s)
     lg_copy(s->run_id, sizeof s->run_id, run != NULL ? run : "");
     lg_copy(s->host, sizeof s->host, self.host);
     lg_torch_path(s->torch_path, sizeof s->torch_path);
+    lg_identity_look();
     lg_identity_write(s);
     atomic_thread_fence(memory_order_release);
     memcpy(s->magic, LG_SPOOL_MAGIC, sizeof s->magic);
@@ -264,6 +268,7 @@ void lg_spool_finish(int status)
         w->ended = 1;
     if (base == NULL)
         return;
+    lg_identity_look();
     lg_identity_write(base);
     for (struct lg_spool *s = base;; s = current) {
         s->exit_status = (uint32_t)status & 0xff;
@@ -333,6 +338,8 @@ void lg_sink_row(const struct lg_row *row, uint64_t number)
     if (!lg_device_expect(slot, row->first_mark, row->last_mark))
         atomic_store_explicit(&slot->state, LG_SLOT_COMPLETE, memory_order_release);
     atomic_store_explicit(&current->head, head + 1, memory_order_release);
+    if (number == LOOK_AGAIN)
+        lg_identity_look();
     lg_identity_write(base);
 }
 

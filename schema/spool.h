@@ -105,7 +105,8 @@ enum lg_seen {
     LG_SEEN_DDP = 1 << 6,
     LG_SEEN_LOADER = 1 << 7,    /* DataLoader labels */
     LG_SEEN_OPTIMIZER = 1 << 8, /* Optimizer.step labels */
-    LG_SEEN_BACKWARD = 1 << 9   /* Engine::execute */
+    LG_SEEN_BACKWARD = 1 << 9,  /* Engine::execute */
+    LG_SEEN_DRIVER = 1 << 10    /* CUDA's driver library is loaded */
 };
 
 enum lg_ended {
