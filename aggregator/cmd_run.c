@@ -28,6 +28,7 @@
 
 #define PASS_NS    INT64_C(1000000000) /* between passes */
 #define SOONEST_NS INT64_C(200000000)  /* ... at least: 5 wake-ups a second */
+#define LIMIT_NS   INT64_C(200000000)  /* of a pass: signals wait meanwhile */
 #define LAST_TRIES 10                  /* passes after the command's end, 50 ms apart */
 
 struct run {
@@ -230,6 +231,7 @@ static void open_recorder(struct run *run)
     run->recorder = recorder_new(&options, &error);
     if (!run->recorder)
         return;
+    recorder_limit(run->recorder, LIMIT_NS);
     recorder_add_dir(run->recorder, run->info.spool_dir);
     /* where a rank goes when the spool directory is full */
     snprintf(local, sizeof(local), "%s/spool/%s", run->dir, process_host());
@@ -271,6 +273,7 @@ static void record_the_end(struct run *run)
 
     if (!run->recorder)
         return;
+    recorder_limit(run->recorder, 0);
     for (int i = 0; i < LAST_TRIES; i++) {
         recorder_pass(run->recorder);
         recorder_result(run->recorder, &run->result);

@@ -318,14 +318,34 @@ static void publish_all(struct recorder *r)
     r->published_ns = monotonic_ns();
 }
 
+void recorder_limit(struct recorder *r, int64_t ns)
+{
+    r->limit_ns = ns;
+}
+
+static void store_sources(struct recorder *r)
+{
+    int64_t begun = monotonic_ns();
+    size_t n = r->sources;
+
+    r->pressed = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct source *s = r->source[r->next++ % n];
+        if (!s->finished)
+            source_store(r, s);
+        if (r->limit_ns > 0 && i + 1 < n && monotonic_ns() - begun > r->limit_ns) {
+            r->pressed = 1;
+            break;
+        }
+    }
+    r->next = n > 0 ? r->next % n : 0;
+}
+
 void recorder_pass(struct recorder *r)
 {
     empty_inotify(r);
     scan(r);
-    r->pressed = 0;
-    for (size_t i = 0; i < r->sources; i++)
-        if (!r->source[i]->finished)
-            source_store(r, r->source[i]);
+    store_sources(r);
     if (monotonic_ns() - r->published_ns > PUBLISH_NS)
         publish_all(r);
 }

@@ -45,7 +45,11 @@ int recorder_descriptor(const struct recorder *recorder);
 /* One pass: finds new spools, stores rows that are ready, finishes processes that are gone. */
 void recorder_pass(struct recorder *recorder);
 
-/* 1 when some ring is a quarter full: pass again soon. */
+/* From now on a pass ends after about `ns` (0: when it is done), and the next one goes on from
+ * there: on a slow disk many ranks would keep the caller from its other duties. */
+void recorder_limit(struct recorder *recorder, int64_t ns);
+
+/* 1 when some ring is a quarter full, or a pass ended early: pass again soon. */
 int recorder_is_pressed(const struct recorder *recorder);
 
 /* 1 while a process that is being recorded is alive. */

@@ -46,6 +46,8 @@ struct recorder {
     char **bad; /* paths that are not looked at again */
     size_t bads;
     int pressed;
+    int64_t limit_ns; /* of a pass, 0: none */
+    size_t next;      /* the source where the next pass begins */
     int64_t rows;
     int64_t published_ns; /* CLOCK_MONOTONIC */
     char note[512];

@@ -680,6 +680,32 @@ static void test_copy_fails(void **state)
     assert_int_equal(files_in(spool_dir), 0);
 }
 
+/* A pass that may not take long serves every process in its turn. */
+static void test_limit(void **state)
+{
+    struct process_id id = writer_nobody();
+    struct recorder_result result;
+    (void)state;
+    for (int rank = 0; rank < 5; rank++) {
+        id.pid++;
+        struct lg_spool *w = writer_open(spool_dir, &id, 0, rank, 5);
+        writer_row(w, 0, LG_SLOT_COMPLETE);
+        writer_close(w);
+    }
+    struct recorder *r = recorder_in(run_dir);
+    recorder_limit(r, 1);
+    for (int pass = 1; pass <= 5; pass++) {
+        recorder_pass(r);
+        recorder_result(r, &result);
+        assert_int_equal(result.finished, pass);
+        assert_int_equal(recorder_is_pressed(r), 1);
+    }
+    recorder_limit(r, 0);
+    recorder_pass(r);
+    assert_int_equal(recorder_is_pressed(r), 0);
+    recorder_free(r);
+}
+
 /* Of a process on another host only its own end, or the run's, tells. */
 static void test_elsewhere(void **state)
 {
@@ -729,6 +755,7 @@ int main(int argc, char **argv)
         TEST(test_busy_database),
         TEST(test_copied),
         TEST(test_copy_fails),
+        TEST(test_limit),
         TEST(test_elsewhere),
     };
     if (argc > 1) /* a pattern, for one test alone */
