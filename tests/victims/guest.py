@@ -189,7 +189,7 @@ class Place:
     """A directory that is there while a test runs."""
 
     def __enter__(self):
-        self.path = Path(tempfile.mkdtemp(prefix="laggard-test-"))
+        self.path = Path(tempfile.mkdtemp(prefix="laggard-guest-"))
         return self.path
 
     def __exit__(self, *_):
