@@ -107,6 +107,8 @@ class Bench:
 
     def command(self, job, ranks, directory, launcher):
         script = [self.torch.python, str(HERE / "jobs" / f"{job}.py")]
+        if launcher == "torchrun" and self.torch.version < (2, 0):
+            launcher = "ranks"  # torchrun of 1.13 dies at its start under Python 3.11, traced or not
         if launcher == "ranks":
             return ["python3", str(HERE / "ranks.py"), str(ranks), str(directory / "out"), *script]
         if launcher == "torchrun":
