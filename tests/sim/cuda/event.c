@@ -57,11 +57,15 @@ struct mark_op {
 
 static uint64_t run_record(struct sim_op *op, uint64_t begin_ns)
 {
+    ((struct mark_op *)op)->mark->time_ns = begin_ns;
+    return begin_ns;
+}
+
+static void tell(struct sim_op *op)
+{
     struct sim_mark *mark = ((struct mark_op *)op)->mark;
-    mark->time_ns = begin_ns;
     atomic_store(&mark->timed, 1);
     sim_futex_wake(&mark->timed);
-    return begin_ns;
 }
 
 static uint64_t run_wait(struct sim_op *op, uint64_t begin_ns)
@@ -100,7 +104,7 @@ static struct sim_op *mark_op(const struct sim_op_type *type, struct sim_mark *m
 struct sim_op *sim_op_record(struct sim_mark *mark)
 {
     static const struct sim_op_type type = {
-        .run = run_record, .instant = always, .drop = drop_mark_op};
+        .run = run_record, .done = tell, .instant = always, .drop = drop_mark_op};
     return mark_op(&type, mark);
 }
 

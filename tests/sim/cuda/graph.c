@@ -252,7 +252,10 @@ static uint64_t run_node(struct replay_op *r, size_t i, uint64_t begin_ns)
         if (r->node[before->node[k]->index].end_ns > begin_ns)
             begin_ns = r->node[before->node[k]->index].end_ns;
     struct sim_op *op = r->node[i].op;
-    return op ? op->type->run(op, begin_ns) : begin_ns;
+    uint64_t end = op ? op->type->run(op, begin_ns) : begin_ns;
+    if (op && op->type->done)
+        op->type->done(op);
+    return end;
 }
 
 static uint64_t run_replay(struct sim_op *op, uint64_t begin_ns)

@@ -18,23 +18,28 @@ CUDASIM_LDFLAGS  := -shared -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,defs
 define cudasim_version
 $(cudasim)/$(1)/%.o: $(cudasim_src)/%.c $(cudasim_h)
 	@mkdir -p $$(@D)
-	$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CUDASIM_CFLAGS) -c -o $$@ $$<
+	$$(call say,CC)
+	$$(Q)$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CUDASIM_CFLAGS) -c -o $$@ $$<
 
 $(cudasim)/$(1)/libcudart.so.$(1): $(cudasim_cudart:%=$(cudasim)/$(1)/%.o)
-	printf 'libcudart.so.$(1) { global: cuda*; __cuda*; sim*; local: *; };\n' > $$@.map
-	$$(CC) $$(CUDASIM_LDFLAGS) -Wl,-soname,$$(@F) -Wl,--version-script=$$@.map -o $$@ $$^ -lpthread
+	$$(call say,GEN)
+	$$(Q)printf 'libcudart.so.$(1) { global: cuda*; __cuda*; sim*; local: *; };\n' > $$@.map
+	$$(Q)$$(CC) $$(CUDASIM_LDFLAGS) -Wl,-soname,$$(@F) -Wl,--version-script=$$@.map -o $$@ $$^ -lpthread
 
 $(cudasim)/$(1)/libnccl.so.2: $(cudasim_nccl:%=$(cudasim)/$(1)/%.o) $(cudasim)/$(1)/libcudart.so.$(1)
-	$$(CC) $$(CUDASIM_LDFLAGS) -Wl,-soname,$$(@F) -Wl,-rpath,'$$$$ORIGIN' -o $$@ $$^ -lm
+	$$(call say,LD)
+	$$(Q)$$(CC) $$(CUDASIM_LDFLAGS) -Wl,-soname,$$(@F) -Wl,-rpath,'$$$$ORIGIN' -o $$@ $$^ -lm
 
 # a second copy of NCCL, as in a process where two frameworks bring one each
 $(cudasim)/$(1)/second/libnccl.so.2: $(cudasim)/$(1)/libnccl.so.2
 	@mkdir -p $$(@D)
-	cp $$< $$@
+	$$(call say,GEN)
+	$$(Q)cp $$< $$@
 
 # NCCL inside the program
 $(cudasim)/$(1)/libnccl_static.a: $(cudasim_nccl:%=$(cudasim)/$(1)/%.o)
-	rm -f $$@ && $$(AR) rcs $$@ $$^
+	$$(call say,AR)
+	$$(Q)rm -f $$@ && $$(AR) rcs $$@ $$^
 
 $(cudasim)/$(1)/all: $(cudasim_all:%=$(cudasim)/$(1)/%.o) $(cudasim)/$(1)/libcudart.so.$(1) \
     $(cudasim)/$(1)/libnccl.so.2 $(cudasim)/$(1)/second/libnccl.so.2 $(cudasim)/$(1)/libnccl_static.a
@@ -51,32 +56,38 @@ cudasim_selftest := $(wildcard $(cudasim_src)/selftest/*.c)
 define cudasim_programs
 $(cudasim)/$(1)/selftest: $(cudasim_selftest) $(cudasim_src)/selftest/selftest.h $(cudasim_h) \
     $(cudasim)/$(1)/libnccl.so.2
-	$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -o $$@ $(cudasim_selftest) \
+	$$(call say,LD)
+	$$(Q)$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -o $$@ $(cudasim_selftest) \
 	    $(cudasim)/$(1)/libnccl.so.2 $(cudasim)/$(1)/libcudart.so.$(1) -Wl,-rpath,'$$$$ORIGIN' -lpthread
 
 $(cudasim)/$(1)/calls: $(cudasim_src)/programs/calls.c $(cudasim_h) $(cudasim)/$(1)/libcudart.so.$(1)
-	$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -o $$@ $$< \
+	$$(call say,LD)
+	$$(Q)$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -o $$@ $$< \
 	    $(cudasim)/$(1)/libcudart.so.$(1) -Wl,-rpath,'$$$$ORIGIN'
 
 $(cudasim)/$(1)/nccl-user: $(cudasim_src)/programs/nccl-user.c $(cudasim_src)/programs/nccl-user.h \
     $(cudasim)/$(1)/libnccl.so.2 $(cudasim)/$(1)/second/libnccl.so.2 $(cudasim)/$(1)/nccl-plugin.so
-	$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -o $$@ $$< \
+	$$(call say,LD)
+	$$(Q)$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -o $$@ $$< \
 	    $(cudasim)/$(1)/libnccl.so.2 $(cudasim)/$(1)/libcudart.so.$(1) -Wl,-rpath,'$$$$ORIGIN' -ldl
 
 $(cudasim)/$(1)/nccl-user-static: $(cudasim_src)/programs/nccl-user.c \
     $(cudasim_src)/programs/nccl-user.h $(cudasim)/$(1)/libnccl_static.a
-	$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -o $$@ $$< \
+	$$(call say,LD)
+	$$(Q)$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -o $$@ $$< \
 	    $(cudasim)/$(1)/libnccl_static.a $(cudasim)/$(1)/libcudart.so.$(1) \
 	    -Wl,-rpath,'$$$$ORIGIN' -ldl -lm
 
 $(cudasim)/$(1)/nccl-plugin.so: $(cudasim_src)/programs/nccl-plugin.c \
     $(cudasim_src)/programs/nccl-user.h $(cudasim)/$(1)/libnccl.so.2
-	$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -fPIC -shared -o $$@ $$< \
+	$$(call say,LD)
+	$$(Q)$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -fPIC -shared -o $$@ $$< \
 	    $(cudasim)/$(1)/libnccl.so.2 -Wl,-rpath,'$$$$ORIGIN'
 
 $(cudasim)/$(1)/libsimtracer.so: $(cudasim_src)/programs/tracer.c $(cudasim_h)
 	@mkdir -p $$(@D)
-	$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -fPIC -shared -o $$@ $$< -ldl
+	$$(call say,LD)
+	$$(Q)$$(CC) $$(CUDASIM_CPPFLAGS) -DCUDART_VERSION=$(2) $$(CFLAGS) -fPIC -shared -o $$@ $$< -ldl
 
 test_programs += $(cudasim)/$(1)/all $(addprefix $(cudasim)/$(1)/,selftest calls nccl-user \
     nccl-user-static libsimtracer.so)

@@ -90,6 +90,9 @@ struct sim_op_type {
     /* Does it, on the stream's thread. Returns when it ends; may wait for real time or for others.
      */
     uint64_t (*run)(struct sim_op *op, uint64_t begin_ns);
+    /* Called once the stream counts it as done: whoever learns of the end finds that so. Optional.
+     */
+    void (*done)(struct sim_op *op);
     /* One more of it, for a replay of a graph. NULL: out of memory. */
     struct sim_op *(*copy)(const struct sim_op *op);
     void (*drop)(struct sim_op *op);

@@ -33,8 +33,9 @@ def free_port():
 
 
 def counters(directory):
-    """{pid: {function: {"direct": n, ..., "direct*": n, ...}}}, those with * while a capture was open,
-    of the processes that had SIM_COUNTERS=directory; readable while they run and however they ended."""
+    """{pid: {function: {"direct": n, ..., "direct*": n, ...}}}, those with * while a capture was
+    open, of the processes that had SIM_COUNTERS=directory; readable while they run and however they
+    ended."""
     result = {}
     for path in Path(directory).iterdir():
         functions = {}
@@ -59,8 +60,8 @@ class Torch:
         self.python = self._made_by(TREE / "tools" / "torch-env")
 
     def _made_by(self, tool):
-        result = subprocess.run([tool, self.version], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                text=True, check=False)
+        result = subprocess.run([tool, self.version], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, check=False)
         if result.returncode:
             raise Unavailable(result.stderr.strip()[-500:])
         return result.stdout.strip()
@@ -84,7 +85,7 @@ class Torch:
         return processes
 
     def run(self, ranks, *command, limit=120, **env):
-        """[(status, output)] by rank; after `limit` seconds all are killed and the status is 124."""
+        """[(status, output)] by rank; after `limit` seconds all are killed, with status 124."""
         return finish(self.start(ranks, *command, **env), limit)
 
 

@@ -103,6 +103,13 @@ int sim_each_stream(int (*visit)(cudaStream_t stream, void *arg), void *arg)
 
 /* ---- the queue */
 
+static void conclude(struct sim_op *op)
+{
+    if (op->type->done)
+        op->type->done(op);
+    op->type->drop(op);
+}
+
 /* Takes over the end of the operation that was just done; `queued`: it is the queue's first. */
 static void advance(cudaStream_t s, uint64_t end, int queued)
 {
@@ -122,7 +129,7 @@ static void advance(cudaStream_t s, uint64_t end, int queued)
     if (queued)
         pthread_mutex_unlock(&s->lock);
     if (op)
-        op->type->drop(op);
+        conclude(op);
     atomic_fetch_add(&s->progress, 1);
     if (atomic_load(&s->watched))
         sim_futex_wake(&s->progress);
@@ -246,7 +253,7 @@ static void put(cudaStream_t s, struct sim_op *op)
         append(s, op);
     pthread_mutex_unlock(&s->lock);
     if (now)
-        op->type->drop(op);
+        conclude(op);
     else if (atomic_load(&s->asleep))
         sim_futex_wake(&s->news);
 }

@@ -1,9 +1,7 @@
-"""What the jobs share: one line "ok NAME" or "FAILED NAME: why" for each check, exact device times, and the
-stand-ins' own functions. Settings: SIM_KERNEL_US=0 SIM_COPY_US=0 SIM_GEMM_US=1000 SIM_NCCL_US=2000, all
-rates unlimited, SIM_QUEUE_DEPTH=0: only gemms (1 ms) and collectives (2 ms) take time."""
+"""What the jobs share: one line "ok NAME" or "FAILED NAME: why" for each check, exact device times,
+and the stand-ins' own functions. By the scenario's settings only gemms (1 ms) and collectives
+(2 ms) take time, and queues hold any number of operations."""
 import ctypes
-import os
-import sys
 import traceback
 
 import torch
@@ -36,8 +34,8 @@ def event():
 
 
 def device_ms(work, before=lambda: None):
-    """Device time of work(), issued while the device is still busy with something else. before() may
-    bring the ranks' devices to a common start."""
+    """Device time of work(), issued while the device is still busy with something else. before()
+    may bring the ranks' devices to a common start."""
     begin, end = event(), event()
     torch.cuda.synchronize()
     torch.cuda._sleep(GATE_NS)
@@ -50,11 +48,3 @@ def device_ms(work, before=lambda: None):
     if not ahead:
         return f"the host was too slow: more than {GATE_NS} ns to issue"
     return round(begin.elapsed_time(end), 2)
-
-
-def rank():
-    return int(os.environ.get("RANK", "0"))
-
-
-def finish():
-    sys.stdout.flush()

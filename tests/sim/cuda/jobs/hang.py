@@ -1,4 +1,5 @@
-"""Rank 1 never comes to a collective: after 2 s the watchdog of rank 0 must abort it and end the process."""
+"""Rank 1 never comes to a collective: after 2 s the watchdog of rank 0 must abort it and end the
+process."""
 import datetime
 import os
 import time

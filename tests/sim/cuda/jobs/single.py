@@ -16,9 +16,8 @@ D = "cuda"
 def devices():
     if not torch.cuda.is_available() or torch.cuda.device_count() != 4:
         return f"available {torch.cuda.is_available()}, {torch.cuda.device_count()} devices"
-    if torch.cuda.get_device_name(0) != "Stand-in GPU" or torch.cuda.get_device_capability() != (8, 0):
-        return torch.cuda.get_device_name(0)
-    return None
+    return equal((torch.cuda.get_device_name(0), torch.cuda.get_device_capability()),
+                 ("Stand-in GPU", (8, 0)))
 
 
 def loaded_where_the_real_ones_lie():
@@ -82,7 +81,8 @@ def streams_overlap():
 def gemms_take_their_time():
     layer, x = nn.Linear(8, 8, device=D), torch.zeros(4, 8, device=D)
     layer(x).sum().backward()
-    return equal(device_ms(lambda: layer(x).sum().backward()), 2.0)  # forward, gradient of the weight
+    # the forward and the gradient of the weight
+    return equal(device_ms(lambda: layer(x).sum().backward()), 2.0)
 
 
 def queries_leave_no_error():

@@ -107,9 +107,9 @@ static const char *pageable_costs_the_host(void)
 static const char *download_to_pageable_waits(void)
 {
     char pageable[8] = "", *device = device_bytes(8);
-    CHECK(!cudaMemcpy(device, "down", 8, cudaMemcpyHostToDevice) && !simBusy(NULL, 20 * MS));
+    CHECK(!cudaMemcpy(device, "down...", 8, cudaMemcpyHostToDevice) && !simBusy(NULL, 20 * MS));
     CHECK(!cudaMemcpyAsync(pageable, device, 8, cudaMemcpyDeviceToHost, NULL));
-    CHECK(!strcmp(pageable, "down") && !cudaStreamQuery(NULL));
+    CHECK(!strcmp(pageable, "down...") && !cudaStreamQuery(NULL));
     return NULL;
 }
 
