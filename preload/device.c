@@ -214,6 +214,11 @@ void lg_device_move(uint64_t first, unsigned from, unsigned to)
         d.part = (uint8_t)to;
 }
 
+void lg_device_move_all(uint64_t first, uint64_t last, unsigned to)
+{
+    lg_clock_move_all(first, last, to);
+}
+
 /* ---- copies */
 
 /* Whether a call about the compute stream's name is about the compute stream: not if another device

@@ -69,6 +69,9 @@ uint64_t lg_device_next_mark(void);
 /* Marks from `first` on that belong to part `from` belong to part `to`. */
 void lg_device_move(uint64_t first, unsigned from, unsigned to);
 
+/* Marks [first, last) belong to part `to`, whatever they were. */
+void lg_device_move_all(uint64_t first, uint64_t last, unsigned to);
+
 /* A row with marks [first, last) was published in `slot` (state HOST_DONE): fill it in when the
  * device has come so far. Returns false when there is nothing to wait for. */
 bool lg_device_expect(struct lg_slot *slot, uint64_t first, uint64_t last);

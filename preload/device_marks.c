@@ -117,18 +117,34 @@ void lg_clock_forget(const void *begin, const void *end)
 
 /* ---- the ring */
 
+static void move_part(struct lg_part *p, unsigned from, unsigned to)
+{
+    if (from == to)
+        return;
+    p[to].time += p[from].time;
+    p[to].sync += p[from].sync;
+    p[to].after += p[from].after;
+    p[from] = (struct lg_part){0};
+}
+
 void lg_clock_move(uint64_t first, unsigned from, unsigned to)
 {
     for (uint64_t i = first > C.tail ? first : C.tail; i < C.head; i++)
         if (mark(i)->part == from)
             mark(i)->part = (uint8_t)to;
-    if (!C.folding || C.folded_first < first)
+    if (C.folding && C.folded_first >= first)
+        move_part(C.folded.part, from, to);
+}
+
+void lg_clock_move_all(uint64_t first, uint64_t last, unsigned to)
+{
+    for (uint64_t i = first > C.tail ? first : C.tail; i < last && i < C.head; i++)
+        mark(i)->part = (uint8_t)to;
+    if (!C.folding || C.folded_first != first)
         return;
-    struct lg_part *p = C.folded.part;
-    p[to].time += p[from].time;
-    p[to].sync += p[from].sync;
-    p[to].after += p[from].after;
-    p[from] = (struct lg_part){0};
+    C.folded.bad |= C.tail > last; /* more than that is in the sums already */
+    for (unsigned from = 0; from < LG_PARTS; from++)
+        move_part(C.folded.part, from, to);
 }
 
 void lg_clock_drop(uint64_t needed)

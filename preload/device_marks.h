@@ -95,6 +95,7 @@ void lg_clock_read(void);
 bool lg_clock_expect(const struct lg_expected *row);
 bool lg_clock_waits(void);
 void lg_clock_move(uint64_t first, unsigned from, unsigned to);
+void lg_clock_move_all(uint64_t first, uint64_t last, unsigned to);
 void lg_clock_drop(uint64_t needed);
 void lg_clock_forget(const void *begin, const void *end);
 

@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "preload/clock.h"
+#include "preload/device.h"
 #include "preload/events.h"
 #include "preload/identity.h"
 #include "preload/spool.h"
@@ -49,6 +50,7 @@ enum phase {
 
 struct segment {
     struct lg_part input, h2d, compute;
+    uint64_t end_mark; /* on the device's clock (device.h) */
 };
 
 /* What an open row was seen to do. */
@@ -66,6 +68,7 @@ static struct {
     /* the call or wait that the thread is in */
     enum lg_call call;
     bool in_call, in_wait;
+    bool launched; /* something was launched since the last gradient collective */
 
     bool pending, pending_shared; /* shared: by a collective */
     uint32_t pending_waits, pending_inputs;
@@ -128,6 +131,19 @@ static enum lg_stage stage_now(void)
     if (part < LG_STAGE_COUNT)
         return (enum lg_stage)part;
     return m.pending ? LG_STAGE_input_wait : of_phase[m.phase];
+}
+
+/* On the device's clock: coarser, since its work runs on behind the calls that ordered it. The wait
+ * for the last gradients is backward's still. */
+static unsigned device_part(void)
+{
+    if (m.pending)
+        return LG_PART_TAIL;
+    return m.phase == INPUT     ? LG_STAGE_input_wait
+           : m.phase == COMPUTE ? LG_STAGE_forward
+           : m.phase == START   ? LG_STAGE_other
+           : m.launched         ? LG_STAGE_optimizer
+                                : LG_STAGE_backward;
 }
 
 static void claim(unsigned stage)
@@ -232,6 +248,15 @@ static void deliver(const struct lg_row *row, const struct seen *seen)
     lg_sink_row(row, m.number++);
 }
 
+/* The device's side of segments that were evaluation. */
+static void settle_evaluation(uint64_t first_mark)
+{
+    uint32_t n = training_segments();
+    if (n < m.seen.segments && n < SEGMENTS)
+        lg_device_move_all(first_mark, m.segment[(m.seen.segments - n - 1) % SEGMENTS].end_mark,
+                           LG_STAGE_other);
+}
+
 static void begin_row(void)
 {
     memset(&m.seen, 0, sizeof m.seen);
@@ -243,6 +268,7 @@ static void close_now(void)
 {
     struct lg_row row;
     finish_row(&m.step.row);
+    settle_evaluation(m.step.row.first_mark);
     lg_step_close(&m.step, &row);
     deliver(&row, &m.seen);
     begin_row();
@@ -252,6 +278,7 @@ static void close_now(void)
 static void close_at_commit(void)
 {
     struct lg_row row;
+    settle_evaluation(m.step.committed.first_mark);
     lg_step_close_at_commit(&m.step, &row);
     deliver(&row, &m.seen);
     begin_row();
@@ -272,6 +299,7 @@ static void publish(uint64_t now)
 static void keep_row(void)
 {
     finish_row(&m.step.row);
+    settle_evaluation(m.step.row.first_mark);
     lg_step_close(&m.step, &m.kept_row);
     lg_sink_provisional(&m.kept_row, m.number);
     m.kept_seen = m.seen;
@@ -312,7 +340,10 @@ static void end_segment(void)
     struct lg_part *part = m.step.row.part;
     *s = (struct segment){.input = part[LG_STAGE_input_wait],
                           .h2d = part[LG_STAGE_h2d],
-                          .compute = part[LG_STAGE_forward]};
+                          .compute = part[LG_STAGE_forward],
+                          .end_mark = lg_device_next_mark()};
+    lg_device_move(m.step.row.first_mark, LG_STAGE_backward, LG_STAGE_forward);
+    lg_device_move(m.step.row.first_mark, LG_STAGE_optimizer, LG_STAGE_forward);
     add(&s->compute, &part[LG_STAGE_backward]);
     add(&s->compute, &part[LG_STAGE_optimizer]);
     s->input.after = s->h2d.after = s->compute.after = 0; /* the row's last sync is yet to come */
@@ -413,6 +444,7 @@ static void launch_begins(void)
     claim(m.phase == START    ? LG_STAGE_other
           : m.phase == SYNCED ? LG_STAGE_optimizer
                               : LG_STAGE_forward);
+    m.launched = true;
     if (m.phase != SYNCED)
         m.phase = COMPUTE;
 }
@@ -425,6 +457,7 @@ static void gradients_begin(uint64_t bytes)
         lg_step_move(&m.step, LG_STAGE_optimizer, LG_STAGE_backward);
     claim(m.phase == SYNCED ? LG_STAGE_backward : LG_STAGE_forward);
     m.phase = SYNCED;
+    m.launched = false;
     m.seen.gradients++;
     m.seen.gradient_bytes += bytes;
 }
@@ -494,6 +527,28 @@ static uint64_t event(void)
     return now;
 }
 
+/* The device's clock follows: a mark where the part changes and where rows begin and are committed.
+ */
+struct place {
+    unsigned part;
+    uint32_t turns;
+    uint64_t number;
+};
+
+static struct place place(void)
+{
+    return (struct place){device_part(), m.step.turns, m.number};
+}
+
+static void follow_device(const struct place *before)
+{
+    const struct place now = place();
+    if (now.number != before->number)
+        lg_device_step(now.number, m.kept ? m.kept_row.first_mark : m.step.row.first_mark);
+    if (now.part != before->part || now.turns != before->turns)
+        lg_device_boundary(now.part, now.turns != before->turns);
+}
+
 static void show_status(uint64_t now)
 {
     lg_spool_status(m.number, stage_now(), m.step.waiting > 0, now, 0);
@@ -533,6 +588,7 @@ bool lg_infer_call_begin(enum lg_call call, uint64_t bytes)
     if (!lg_on_training_thread() && !found_training_thread(call))
         return false;
     lg_tls.guard++;
+    const struct place before = place();
     if (is_plain_launch(call)) {
         call_begins(call, bytes);
     } else {
@@ -540,6 +596,7 @@ bool lg_infer_call_begin(enum lg_call call, uint64_t bytes)
         call_begins(call, bytes);
         show_status(now);
     }
+    follow_device(&before);
     lg_tls.guard--;
     return true;
 }
@@ -550,9 +607,11 @@ void lg_infer_call_end(void)
         return;
     LG_KEEP_ERRNO;
     lg_tls.guard++;
+    const struct place before = place();
     uint64_t now = event();
     call_ends(now);
     show_status(now);
+    follow_device(&before);
     lg_tls.guard--;
 }
 
@@ -563,6 +622,7 @@ void lg_infer_wait_begin(void)
         return;
     LG_KEEP_ERRNO;
     lg_tls.guard++;
+    const struct place before = place();
     uint64_t now = event();
     m.copies_without_wait = 0;
     if (m.phase == INPUT && !m.kept) {
@@ -578,6 +638,7 @@ void lg_infer_wait_begin(void)
     }
     m.in_wait = true;
     show_status(now);
+    follow_device(&before);
     lg_tls.guard--;
 }
 

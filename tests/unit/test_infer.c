@@ -54,6 +54,25 @@ void lg_device_move(uint64_t first, unsigned from, unsigned to)
     (void)to;
 }
 
+void lg_device_move_all(uint64_t first, uint64_t last, unsigned to)
+{
+    (void)first;
+    (void)last;
+    (void)to;
+}
+
+void lg_device_step(uint64_t number, uint64_t needed)
+{
+    (void)number;
+    (void)needed;
+}
+
+void lg_device_boundary(unsigned part, bool turn)
+{
+    (void)part;
+    (void)turn;
+}
+
 uint32_t lg_identity_seen(void)
 {
     return seen_bits;
