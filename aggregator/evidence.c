@@ -306,7 +306,7 @@ static bool any_fsync(const struct lg_arrivals *a, const bool *chosen, bool even
 const char *lg_coincides(const struct lg_arrivals *a, const bool *chosen)
 {
     if (any_fsync(a, chosen, true) && !any_fsync(a, chosen, false))
-        return "a checkpoint (fsync)";
+        return "a checkpoint";
     if (mostly_flagged(a, chosen, LG_FLAG_epoch_start))
         return "the begin of an epoch";
     if (mostly_flagged(a, chosen, LG_FLAG_has_eval))

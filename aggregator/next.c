@@ -93,6 +93,13 @@ static const struct advice table[] = {
     {LG_HOST_PERIODIC, ALWAYS,
      "what happens every {period} steps: the begin of an epoch (persistent_workers=True keeps the "
      "loader's workers), checkpoints, evaluation, logging"},
+    {LG_HOST_SLOW, ALWAYS,
+     "laggard sql {run} \"SELECT r.host, avg(dur_ns-sync_ns)/1e6 AS own_ms, "
+     "avg(thread_cpu_ns)/1e6 AS cpu_ms, avg(involuntary_switches) AS preempted FROM step s JOIN "
+     "rank r USING (rank) WHERE step BETWEEN {first} AND {last} GROUP BY r.host\""},
+    {LG_HOST_SLOW, WITH_DEVICE, "on that host: nvidia-smi -q -d PERFORMANCE,CLOCK,POWER,PCI"},
+    {LG_HOST_SLOW, ALWAYS,
+     "who else uses that host's cores, its storage path, its CPU governor and temperature"},
     {LG_SYNC_BOUND, ALWAYS,
      PER_RANK("avg(host_syncs) AS host_syncs, avg(device_wait_ns)/1e6 AS waited_ms, "
               "avg(launches) AS launches")},

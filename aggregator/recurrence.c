@@ -24,24 +24,27 @@ static double product(const struct lg_period *p)
     return (double)p->in_phase / (double)p->slots * (double)p->in_phase / (double)p->events;
 }
 
-/* The phase of that period with most events, of equal ones that of the earliest event. `count` is
- * all 0, and so it is left. */
-static struct lg_period best_phase(const size_t *event, size_t events, size_t period, size_t *count)
+/* The best phase of that period, of equal ones the one of the earliest event; in_phase is 0 if none
+ * has events enough. `count` is all 0, and so it is left. */
+static struct lg_period best_phase(const enum lg_slot_kind *slot, size_t n, const size_t *event,
+                                   size_t events, size_t period, size_t *count)
 {
-    struct lg_period best = {.period = period, .events = events};
+    struct lg_period best = {.period = period, .events = events, .slots = 1};
 
     for (size_t i = 0; i < events; i++)
         count[event[i] % period]++;
     for (size_t i = 0; i < events; i++) {
-        size_t phase = event[i] % period;
+        struct lg_period try = best;
 
-        if (count[phase] > best.in_phase) {
-            best.phase = phase;
-            best.in_phase = count[phase];
-        }
+        try.phase = event[i] % period;
+        try.in_phase = count[try.phase];
+        count[try.phase] = 0; /* looked at */
+        if (try.in_phase < FEWEST_EVENTS)
+            continue;
+        try.slots = slots_of(slot, n, period, try.phase);
+        if (product(&try) > product(&best))
+            best = try;
     }
-    for (size_t i = 0; i < events; i++)
-        count[event[i] % period] = 0;
     return best;
 }
 
@@ -61,11 +64,8 @@ bool lg_find_period(const enum lg_slot_kind *slot, size_t n, struct lg_period *p
         if (slot[i] == LG_SLOT_EVENT)
             event[events++] = i;
     for (size_t p = 2; events >= FEWEST_EVENTS && p <= n / 3 && !is_too_long(p, n, events); p++) {
-        struct lg_period try = best_phase(event, events, p, count);
+        struct lg_period try = best_phase(slot, n, event, events, p, count);
 
-        if (try.in_phase < FEWEST_EVENTS)
-            continue;
-        try.slots = slots_of(slot, n, p, try.phase);
         if (product(&try) >= CLEAR && product(&try) > best) {
             best = product(&try);
             *period = try;

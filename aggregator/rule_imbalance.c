@@ -14,10 +14,11 @@
 #define HOLDS       0.75
 #define MOVES       0.5 /* correlation of work and bytes copied */
 #define FEWEST      3   /* pauses */
-/* Of the cost: if one rank has more, or two of several, it is theirs and no rotation. */
-#define MOST_OF_TWO 0.60 /* one of a world of two */
+/* Of the cost: if one rank has more, or two of several, it is theirs and no rotation... */
+#define MOST_OF_TWO 0.75 /* one of a world of two */
 #define MOST        0.50 /* one of several */
 #define MOST_TWO    0.85 /* two of several */
+#define CHANCE      1.5  /* ...unless that many standard deviations of fair turns reach as far */
 
 /* What all costly steps come to. */
 struct costs {
@@ -66,17 +67,17 @@ static double part_of_latest(const struct lg_arrivals *a, size_t rank)
     return all > 0 ? own / all : 0;
 }
 
-/* What the steps cost that are not among the rank's big ones, as a part of their time. */
+/* What the costly steps that are not among the rank's big ones cost, as a part of their time. */
 static double cost_without(const struct lg_arrivals *a, const struct costs *c, size_t rank)
 {
     int64_t big = lg_big_from(a, rank);
     double cost = 0, time = 0;
 
     for (size_t k = 0; k < a->n; k++) {
-        if (lg_late(a, k, rank) >= big)
+        if (!c->costly[k] || lg_late(a, k, rank) >= big)
             continue;
         time += (double)lg_arrivals_cycle(a, k)->time;
-        cost += c->costly[k] ? (double)lg_arrivals_cycle(a, k)->cost : 0;
+        cost += (double)lg_arrivals_cycle(a, k)->cost;
     }
     return time > 0 ? cost / time : 0;
 }
@@ -248,26 +249,43 @@ bool lg_rule_imbalance(struct lg_judgement *j)
 
 /* ---- pauses of one rank after the other ---- */
 
-/* No one or two ranks account for the costly steps. */
-static bool is_shared(const struct lg_arrivals *a, const struct costs *c)
+/* Part of n fair turns that `part` of the ranks may have by chance. */
+static double by_chance(double part, size_t n)
 {
-    double *cost = lg_alloc(a->n_ranks, sizeof(*cost)), first = 0, second = 0;
+    return part + CHANCE * sqrt(part * (1 - part) / (double)n);
+}
 
+/* The two largest sums of what the costly steps cost, by the rank that was latest in them. */
+static void largest_two(const struct lg_arrivals *a, const struct costs *c, double *first,
+                        double *second)
+{
+    double *cost = lg_alloc(a->n_ranks, sizeof(*cost));
+
+    *first = *second = 0;
     for (size_t k = 0; k < a->n; k++)
         if (c->costly[k])
             cost[lg_arrivals_cycle(a, k)->latest] += (double)lg_arrivals_cycle(a, k)->cost;
     for (size_t r = 0; r < a->n_ranks; r++) {
-        if (cost[r] > first) {
-            second = first;
-            first = cost[r];
-        } else if (cost[r] > second) {
-            second = cost[r];
+        if (cost[r] > *first) {
+            *second = *first;
+            *first = cost[r];
+        } else if (cost[r] > *second) {
+            *second = cost[r];
         }
     }
     free(cost);
+}
+
+/* No one or two ranks account for the costly steps. */
+static bool is_shared(const struct lg_arrivals *a, const struct costs *c)
+{
+    double first, second, ranks = (double)a->n_ranks;
+
+    largest_two(a, c, &first, &second);
     if (a->n_ranks == 2)
-        return first <= MOST_OF_TWO * c->cost;
-    return first <= MOST * c->cost && first + second <= MOST_TWO * c->cost;
+        return first <= fmax(MOST_OF_TWO, by_chance(0.5, c->n)) * c->cost;
+    return first <= fmax(MOST, by_chance(1 / ranks, c->n)) * c->cost &&
+           first + second <= fmax(MOST_TWO, by_chance(2 / ranks, c->n)) * c->cost;
 }
 
 /* The costly steps' period, or 0. */

@@ -169,7 +169,12 @@ static enum lg_slot_kind kind_of_step(const struct pauses *p, size_t i)
         return LG_SLOT_ABSENT;
     if (p->dur[i] >= PAUSE * p->a->step_ns && p->least[i] - p->own >= TOGETHER * longer)
         return LG_SLOT_EVENT;
-    return (flags & LG_FLAG_first) ? LG_SLOT_ABSENT : LG_SLOT_QUIET;
+    return flags & LG_FLAG_first ? LG_SLOT_ABSENT : LG_SLOT_QUIET;
+}
+
+static bool is_first(const struct pauses *p, size_t i)
+{
+    return p->a->cycles->aligned->left_out[p->first + i] & LG_FLAG_first;
 }
 
 static void column_of(const struct lg_cycles *c, int stage, enum lg_column *wall)
@@ -260,11 +265,16 @@ static enum lg_kind in_between(const struct lg_judgement *j, const struct pauses
     return kind;
 }
 
+static size_t is_first_event(const struct pauses *p, const enum lg_slot_kind *slot)
+{
+    return slot[0] == LG_SLOT_EVENT && is_first(p, 0);
+}
+
 static void add_pauses(struct lg_judgement *j, const struct pauses *p,
                        const enum lg_slot_kind *slot, const struct lg_period *period, double sum,
                        double time)
 {
-    double excess[LG_STAGE_COUNT], each = sum / (double)period->events;
+    double excess[LG_STAGE_COUNT], each = sum / (double)(period->events - is_first_event(p, slot));
     struct lg_finding *f = lg_add_finding(j, LG_HOST_PERIODIC);
     int best = LG_STAGE_other;
 
@@ -311,7 +321,9 @@ bool lg_rule_pauses(struct lg_judgement *j)
     slot = lg_alloc(p.n, sizeof(*slot));
     for (size_t i = 0; i < p.n; i++) {
         slot[i] = kind_of_step(&p, i);
-        time += slot[i] == LG_SLOT_ABSENT ? 0 : p.dur[i];
+        if (slot[i] == LG_SLOT_ABSENT || is_first(&p, i))
+            continue; /* a first step shows the period, but its length is start-up as well */
+        time += p.dur[i];
         sum += slot[i] == LG_SLOT_EVENT ? p.dur[i] - j->arrivals->step_ns : 0;
     }
     if (sum >= LG_COSTLY * time && lg_find_period(slot, p.n, &period)) {

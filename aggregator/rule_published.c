@@ -9,6 +9,8 @@
 
 #include "aggregator/rules.h"
 
+#define BOUND 0.10 /* share of the step from which the policy calls it bound */
+
 /* All iterations were start-up, warm-up, compilation or the begin of an epoch. */
 static void all_left_out(struct lg_policy_result *result)
 {
@@ -152,10 +154,73 @@ static void add_suspect(struct lg_judgement *j, const struct lg_finding *f)
     };
 }
 
+/* ---- waiting that looks like a stage ---- */
+
+/* The stage that a bound kind is about, on the clock of the policy's answer; false: none. */
+static bool bound_columns(const struct lg_policy_result *p, enum lg_kind kind,
+                          enum lg_column *stage, enum lg_column *sync)
+{
+    bool gpu = p->clock == LG_CLOCK_GPU;
+
+    switch (kind) {
+    case LG_INPUT_BOUND:
+        *stage = gpu ? LG_COL_gpu_input_wait_ns : LG_COL_input_wait_ns;
+        *sync = gpu ? LG_COL_gpu_input_wait_sync_ns : LG_COL_input_wait_sync_ns;
+        return true;
+    case LG_H2D_BOUND:
+        *stage = gpu ? LG_COL_gpu_h2d_ns : LG_COL_h2d_ns;
+        *sync = gpu ? LG_COL_gpu_h2d_sync_ns : LG_COL_h2d_sync_ns;
+        return true;
+    case LG_RESIDUAL_HEAVY:
+        *stage = gpu ? LG_COL_gpu_other_ns : LG_COL_other_ns;
+        *sync = gpu ? LG_COL_gpu_other_sync_ns : LG_COL_other_sync_ns;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Mean per step of a column that counts 0 where it was not measured. */
+static double mean_column(const struct lg_scope *scope, size_t rank, enum lg_column column)
+{
+    double sum = 0;
+
+    for (size_t k = scope->from; k < scope->to; k++) {
+        int64_t value = lg_aligned_value(scope->aligned, rank, scope->aligned->used[k], column);
+
+        sum += value == LG_NULL ? 0 : (double)value;
+    }
+    return sum / (double)(scope->to - scope->from);
+}
+
+/* A share of the step that is mostly time blocked in collectives there: without it there would be
+ * no finding. *waiting is its median over the ranks in ns. */
+static bool is_waiting(const struct lg_judgement *j, const struct lg_policy_issue *issue,
+                       double *waiting)
+{
+    size_t n = j->scope.aligned->n_ranks;
+    double *share = lg_alloc(2 * n, sizeof(*share)), *wait = share + n;
+    enum lg_column stage = LG_COL_dur_ns, sync = LG_COL_dur_ns;
+    bool bound = bound_columns(&j->published, issue->kind, &stage, &sync), is;
+
+    for (size_t r = 0; bound && r < n; r++) {
+        wait[r] = mean_column(&j->scope, r, sync);
+        share[r] =
+            (mean_column(&j->scope, r, stage) - wait[r]) / 1e6 / j->published.ranks[r].step_time;
+    }
+    qsort(share, n, sizeof(*share), by_double);
+    qsort(wait, n, sizeof(*wait), by_double);
+    *waiting = (wait[n / 2] + wait[(n - 1) / 2]) / 2;
+    is = bound && *waiting > 0 && (share[n / 2] + share[(n - 1) / 2]) / 2 < BOUND;
+    free(share);
+    return is;
+}
+
 static void add_issue(struct lg_judgement *j, const struct lg_policy_issue *issue)
 {
     const struct lg_policy_result *result = &j->published;
     struct lg_finding *f = lg_add_finding(j, issue->kind);
+    double waiting;
 
     f->level = lg_issue_level(issue);
     f->rank = lg_issue_rank(issue);
@@ -170,6 +235,11 @@ static void add_issue(struct lg_judgement *j, const struct lg_policy_issue *issu
         json_object_set_new(f->evidence, "share", json_real(issue->share));
     if (f->rank != LG_NO_RANK)
         add_suspect(j, f);
+    if (j->arrivals && is_waiting(j, issue, &waiting)) {
+        f->level = LG_LEVEL_INFO; /* the symptom; the cause is another finding's matter */
+        json_object_set_new(f->evidence, "of_it_waiting_in_collectives_ms",
+                            json_real(round(waiting / 1e3) / 1e3));
+    }
 }
 
 /* Where the rules on arrival have said who is late, or that nobody in particular is, they know

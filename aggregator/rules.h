@@ -86,6 +86,8 @@ bool lg_rule_periodic(struct lg_judgement *j);
 bool lg_rule_pauses(struct lg_judgement *j);
 bool lg_rule_sparse(struct lg_judgement *j);
 bool lg_rule_rotating(struct lg_judgement *j);
+/* Puts one finding in place of those that name all ranks of one host. */
+void lg_rule_host_slow(struct lg_judgement *j);
 /* Those that always speak; they may find j->arrivals NULL. */
 void lg_rule_published(struct lg_judgement *j);
 void lg_rule_comm_bound(struct lg_judgement *j);

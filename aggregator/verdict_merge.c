@@ -122,7 +122,8 @@ const struct lg_finding *lg_judgement_answer(const struct lg_judgement *j)
 
 /* ---- one scope ---- */
 
-/* A stage that takes the time of all ranks only every so many steps. */
+/* A stage that takes the time of all ranks only every so many steps. "The rest" is said better by
+ * the pauses. */
 static void mark_periodic_bounds(struct lg_judgement *j)
 {
     const struct lg_finding *pauses = NULL;
@@ -142,6 +143,8 @@ static void mark_periodic_bounds(struct lg_judgement *j)
             continue;
         f->recurrence = LG_RECURRENCE_PERIODIC;
         f->period = pauses->period;
+        if (f->kind == LG_RESIDUAL_HEAVY && pauses->level >= LG_LEVEL_WARNING)
+            f->level = LG_LEVEL_INFO;
     }
 }
 
@@ -158,6 +161,7 @@ static void judge_arrivals(struct lg_judgement *j)
     lg_frontier_of(j->arrivals, &j->frontier);
     for (size_t i = 0; i < sizeof(exclusive) / sizeof(exclusive[0]); i++) {
         if (exclusive[i](j)) {
+            lg_rule_host_slow(j);
             tell_pauses(j, exclusive[i]);
             return;
         }
