@@ -108,6 +108,8 @@ def sleep_is_difference(c, run, rank, stage, column):
 def others_wait(c, run, rank, stage, ranks):
     """While a rank sleeps before its sync, the others wait in theirs (in whatever stage)."""
     slept, quiet = affected(run, rank, stage)
+    late = {t["i"] + 1 for t in run.truth[rank] if {"optimizer", "host"} & set(t["sleep"])}
+    quiet = [t for t in quiet if t["i"] not in late]  # those begin with a wait
     for other in set(range(ranks)) - {rank}:
         rows = run.rows.get(other, [])
         if len(rows) != len(run.truth[rank]):

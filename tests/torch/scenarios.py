@@ -47,7 +47,7 @@ def slow_input(bench, c):
 
 @scenario("slow input on rank 2, read by two workers")
 def slow_workers(bench, c):
-    run = bench.run("ddp", 4, env={"STEPS": 60, "WORKERS": 2, "FAULT": f"{EVEN},2:input:70"})
+    run = bench.run("ddp", 4, env={"STEPS": 40, "WORKERS": 2, "FAULT": f"{EVEN},2:input:140"})
     checks.ended_well(c, run, 4)
     checks.rows_are_iterations(c, run, 4)
     checks.verdict(c, run, "INPUT_STRAGGLER", 2, "input", "critical")
@@ -72,10 +72,9 @@ def slow_backward(bench, c):
     checks.rows_are_iterations(c, run, 4)
     checks.sleep_is_difference(c, run, 3, "backward", "backward")
     injected = median(t["sleep"]["backward"] for t in run.truth[3])
-    waited = {r: median(row["backward_sync_ns"] or 0 for row in run.rows[r][3:]) for r in range(4)}
-    for rank in range(3):
-        c.near(ms(waited[rank] - waited[3]), ms(injected), 0.15 * ms(injected),
-               f"rank {rank}: wait in backward beyond rank 3's, ms")
+    waited = [median(row["backward_sync_ns"] or 0 for row in run.rows[r][3:]) for r in range(4)]
+    c.near(ms(median(waited[:3]) - waited[3]), ms(injected), 0.25 * ms(injected),
+           "wait of the others in backward beyond rank 3's, ms")
     checks.verdict(c, run, "BACKWARD_STRAGGLER", 3, "backward", "critical")
 
 
@@ -128,8 +127,9 @@ def faults(columns, rank):
 
 
 def shape(name, job, knobs=None, columns=None, since=(1, 13), quick=False, loader=True, steps=43,
-          ragged=False, equal_seq=True):
-    """A scenario for a loop of that shape: two ranks, sleeps in every stage of rank 1."""
+          ragged=False, waits=()):
+    """A scenario for a loop of that shape: two ranks, sleeps in every stage of rank 1; in those of
+    `waits` rank 0 is seen to wait as long."""
     columns = stages() if columns is None else columns
 
     @scenario(f"loop: {name}", quick, since)
@@ -137,14 +137,15 @@ def shape(name, job, knobs=None, columns=None, since=(1, 13), quick=False, loade
         run = bench.run(job, 2, env={"STEPS": steps, "FAULT": faults(columns, 1), **(knobs or {})})
         checks.ended_well(c, run, 2)
         checks.rows_are_iterations(c, run, 2, loader)
-        if equal_seq and not ragged:
+        if not ragged:
             checks.aligned(c, run, 2)
         for stage, column in columns.items():
             checks.sleep_shows(c, run, 1, stage, column)
-        checks.nobody_accused(c, run) if not columns else None
+            if stage in waits:
+                checks.others_wait(c, run, 1, stage, 2)
 
 
-shape("DDP", "ddp", quick=True)
+shape("DDP", "ddp", quick=True, waits=("input", "forward", "backward"))
 shape("DDP in three epochs", "ddp", {"EPOCHS": 3}, steps=45)
 shape("gradient accumulation under no_sync", "ddp_accum", quick=True)
 shape("no DataLoader", "no_dataloader", columns=stages(host="next:input_wait"),
@@ -157,7 +158,7 @@ shape("evaluation through the DDP wrapper", "eval_between", {"MODE": "ddp"}, qui
 shape("GAN, two optimizers", "gan")
 shape("activation checkpointing, reentrant", "checkpointing", {"REENTRANT": 1}, quick=True)
 shape("activation checkpointing", "checkpointing")
-shape("gradients averaged by hand", "manual_allreduce")
+shape("gradients averaged by hand", "manual_allreduce", waits=("input", "forward", "backward"))
 shape("gradients averaged by hand, asynchronously", "manual_allreduce", {"ASYNC": 1})
 shape("IterableDataset, two workers, three epochs", "iterable_workers",
       columns=stages(input=None), steps=45)
@@ -172,7 +173,7 @@ shape("local SGD, ranks with unequal steps", "local_sgd", {"RAGGED": 1}, ragged=
       columns=stages(host=None))
 shape("optimizer inside backward", "opt_in_backward", columns=stages(optimizer="backward"))
 shape("inner epochs, as in PPO", "inner_epochs")
-shape("FSDP2", "fsdp2", since=(2, 6), quick=True)
+shape("FSDP2", "fsdp2", since=(2, 7), quick=True, waits=("backward",))
 shape("compiled model", "compile_ddp", since=(2, 2))
 shape("compiled model and optimizer", "compile_ddp", {"COMPILE_OPT": 1}, since=(2, 2),
       columns=stages(optimizer="other"))
