@@ -257,12 +257,11 @@ CUDA(cuda_malloc_host, (void **p, size_t n), ALLOC, 0, NULL, (p, n))
 CUDA(cuda_free_host, (void *p), ALLOC, 0, NULL, (p))
 
 #define CALL(area, need, id, symbol, ret, params)
-#define NO_VERSIONS(id, symbol)
-#define VERSIONS_LIBC                             NO_VERSIONS
-#define VERSIONS_TORCH                            NO_VERSIONS
-#define VERSIONS_DRIVER                           NO_VERSIONS
-#define VERSIONS_NCCL                             NO_VERSIONS
-#define VERSIONS_STREAM                           NO_VERSIONS
-#define VERSIONS_CUDA                             LG_VERSIONS
+#define VERSIONS_LIBC(id, symbol)
+#define VERSIONS_TORCH(id, symbol)
+#define VERSIONS_DRIVER(id, symbol)
+#define VERSIONS_NCCL(id, symbol)
+#define VERSIONS_STREAM(id, symbol)
+#define VERSIONS_CUDA(id, symbol)                 LG_VERSIONS(id, symbol)
 #define HOOK(area, need, id, symbol, ret, params) VERSIONS_##area(id, symbol)
 #include "preload/hooks.def"

@@ -134,12 +134,11 @@ EACH(DESTROY_OF, cuda_stream_destroy)
 EACH(RESET_OF, cuda_device_reset)
 
 #define CALL(area, need, id, symbol, ret, params)
-#define NO_VERSIONS(id, symbol)
-#define VERSIONS_LIBC                             NO_VERSIONS
-#define VERSIONS_TORCH                            NO_VERSIONS
-#define VERSIONS_DRIVER                           NO_VERSIONS
-#define VERSIONS_NCCL                             NO_VERSIONS
-#define VERSIONS_CUDA                             NO_VERSIONS
-#define VERSIONS_STREAM                           LG_VERSIONS
+#define VERSIONS_LIBC(id, symbol)
+#define VERSIONS_TORCH(id, symbol)
+#define VERSIONS_DRIVER(id, symbol)
+#define VERSIONS_NCCL(id, symbol)
+#define VERSIONS_CUDA(id, symbol)
+#define VERSIONS_STREAM(id, symbol)               LG_VERSIONS(id, symbol)
 #define HOOK(area, need, id, symbol, ret, params) VERSIONS_##area(id, symbol)
 #include "preload/hooks.def"

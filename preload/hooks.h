@@ -39,14 +39,14 @@
 #define LG_CUDART_ENUM(n, node, at, unused) LG_CUDART_##n,
 enum lg_cudart { LG_CUDARTS(LG_CUDART_ENUM, 0) LG_CUDART_COUNT };
 
-/* Which of two macros a row of the table is for: areas with one real function or one a libcudart.
+/* Calls one of two macros for a row of the table: areas with one real function, or one a libcudart.
  */
-#define LG_PICK_LIBC(plain, cuda)   plain
-#define LG_PICK_TORCH(plain, cuda)  plain
-#define LG_PICK_DRIVER(plain, cuda) plain
-#define LG_PICK_NCCL(plain, cuda)   plain
-#define LG_PICK_CUDA(plain, cuda)   cuda
-#define LG_PICK_STREAM(plain, cuda) cuda
+#define LG_PICK_LIBC(plain, cuda, ...)   plain(__VA_ARGS__)
+#define LG_PICK_TORCH(plain, cuda, ...)  plain(__VA_ARGS__)
+#define LG_PICK_DRIVER(plain, cuda, ...) plain(__VA_ARGS__)
+#define LG_PICK_NCCL(plain, cuda, ...)   plain(__VA_ARGS__)
+#define LG_PICK_CUDA(plain, cuda, ...)   cuda(__VA_ARGS__)
+#define LG_PICK_STREAM(plain, cuda, ...) cuda(__VA_ARGS__)
 
 #define LG_DECLARE_PLAIN(id, symbol, ret, params)    LG_EXPORT ret hook_##id params __asm__(symbol);
 #define LG_DECLARE_ONE(n, node, at, id, ret, params) LG_EXPORT ret hook_##id##_##n params;
@@ -54,7 +54,7 @@ enum lg_cudart { LG_CUDARTS(LG_CUDART_ENUM, 0) LG_CUDART_COUNT };
 #define CALL(area, need, id, symbol, ret, params)    typedef ret(*real_##id##_fn) params;
 #define HOOK(area, need, id, symbol, ret, params)                                                  \
     typedef ret(*real_##id##_fn) params;                                                           \
-    LG_PICK_##area(LG_DECLARE_PLAIN, LG_DECLARE_CUDA)(id, symbol, ret, params)
+    LG_PICK_##area(LG_DECLARE_PLAIN, LG_DECLARE_CUDA, id, symbol, ret, params)
 #include "preload/hooks.def"
 #undef CALL
 #undef HOOK
@@ -64,7 +64,7 @@ enum lg_cudart { LG_CUDARTS(LG_CUDART_ENUM, 0) LG_CUDART_COUNT };
 struct lg_real {
 #define LG_FIELD_PLAIN(id)                        real_##id##_fn id;
 #define LG_FIELD_CUDA(id)                         real_##id##_fn id[LG_CUDART_COUNT];
-#define CALL(area, need, id, symbol, ret, params) LG_PICK_##area(LG_FIELD_PLAIN, LG_FIELD_CUDA)(id)
+#define CALL(area, need, id, symbol, ret, params) LG_PICK_##area(LG_FIELD_PLAIN, LG_FIELD_CUDA, id)
 #define HOOK(area, need, id, symbol, ret, params) CALL(area, need, id, symbol, ret, params)
 #include "preload/hooks.def"
 #undef CALL
@@ -77,7 +77,7 @@ enum lg_hook {
 #define LG_NUMBER_PLAIN(id) LG_HOOK_##id,
 #define LG_NUMBER_CUDA(id)  LG_HOOK_##id, LG_HOOK_##id##_last = LG_HOOK_##id + LG_CUDART_COUNT - 1,
 #define CALL(area, need, id, symbol, ret, params)                                                  \
-    LG_PICK_##area(LG_NUMBER_PLAIN, LG_NUMBER_CUDA)(id)
+    LG_PICK_##area(LG_NUMBER_PLAIN, LG_NUMBER_CUDA, id)
 #define HOOK(area, need, id, symbol, ret, params) CALL(area, need, id, symbol, ret, params)
 #include "preload/hooks.def"
 #undef CALL

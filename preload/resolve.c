@@ -37,7 +37,7 @@ static const struct row rows[] = {
      LG_AREA_##area, need == REQUIRED},
 #define ROW_CUDA(area, need, id, symbol) LG_CUDARTS(ROW_OF, area, need, id, symbol)
 #define CALL(area, need, id, symbol, ret, params)                                                  \
-    LG_PICK_##area(ROW_PLAIN, ROW_CUDA)(area, need, id, symbol)
+    LG_PICK_##area(ROW_PLAIN, ROW_CUDA, area, need, id, symbol)
 #define HOOK(area, need, id, symbol, ret, params) CALL(area, need, id, symbol, ret, params)
 #include "preload/hooks.def"
 #undef CALL
