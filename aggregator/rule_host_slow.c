@@ -25,7 +25,8 @@ static const char *common_host(const struct lg_judgement *j)
         return NULL;
     host = rank_of(j, &j->findings[0])->host;
     for (size_t i = 0; i < j->n_findings; i++)
-        if (j->findings[i].rank == LG_NO_RANK || strcmp(rank_of(j, &j->findings[i])->host, host))
+        if (j->findings[i].rank == LG_NO_RANK ||
+            strcmp(rank_of(j, &j->findings[i])->host, host) != 0)
             return NULL;
     for (size_t r = 0; r < a->n_ranks; r++)
         here += strcmp(a->rank[r]->host, host) == 0;

@@ -87,7 +87,7 @@ static char *over_ranks(const struct lg_policy_result *p)
 
 static bool names_a_rank(const struct lg_diagnosis *d)
 {
-    for (size_t i = 0; i < d->n_findings; i++)
+    for (size_t i = 0; d->findings && i < d->n_findings; i++)
         if (d->findings[i].rank != LG_NO_RANK)
             return true;
     return false;
