@@ -80,6 +80,16 @@ bool lg_clock_waits(void)
     return C.expected_tail != C.expected_head;
 }
 
+/* Marks that are neither the open rows' nor those of a row that is waited for. */
+static void drop_unneeded(void)
+{
+    uint64_t needed = lg_clock_waits() ? C.expected[C.expected_tail % LG_EXPECTED].first : C.needed;
+    if (C.folding && C.folded_first < needed)
+        C.folding = false;
+    if (needed > C.tail)
+        C.tail = needed;
+}
+
 void lg_clock_read(void)
 {
     while (lg_clock_waits()) {
@@ -90,13 +100,15 @@ void lg_clock_read(void)
         if (x->slot != NULL)
             complete(x, true);
         C.expected_tail++;
+        drop_unneeded();
     }
 }
 
 bool lg_clock_expect(const struct lg_expected *row)
 {
     bool folded = C.folding && C.folded_first == row->first && C.tail <= row->last;
-    if (row->last <= row->first || (row->first < C.tail && !folded) ||
+    /* with a mark missing at its end it would wait for one that there may be no room for */
+    if (row->last <= row->first || (row->first < C.tail && !folded) || C.broken ||
         C.expected_head - C.expected_tail == LG_EXPECTED)
         return false;
     C.expected[C.expected_head++ % LG_EXPECTED] = *row;
@@ -149,12 +161,8 @@ void lg_clock_move_all(uint64_t first, uint64_t last, unsigned to)
 
 void lg_clock_drop(uint64_t needed)
 {
-    if (lg_clock_waits())
-        needed = C.expected[C.expected_tail % LG_EXPECTED].first;
-    if (C.folding && C.folded_first < needed)
-        C.folding = false;
-    if (needed > C.tail)
-        C.tail = needed;
+    C.needed = needed;
+    drop_unneeded();
 }
 
 /* How many of the first marks can be read ahead: not beyond a turn, where the row may yet be cut.
@@ -171,7 +179,10 @@ static uint64_t foldable(void)
 
 void lg_clock_make_room(void)
 {
-    if (LG_LIKELY(C.head - C.tail < LG_FOLD_AT) || C.head % (LG_FOLD / 4) != 0 || lg_clock_waits())
+    if (LG_LIKELY(C.head - C.tail < LG_FOLD_AT) || C.head % (LG_FOLD / 4) != 0)
+        return;
+    lg_clock_read(); /* no step has ended for long */
+    if (lg_clock_waits())
         return;
     uint64_t n = foldable();
     if (n == 0 || !lg_clock_may_call() || !lg_clock_reached(mark(C.tail + n)))

@@ -55,6 +55,7 @@ struct lg_clock {
     int device;
     const void *compute;
     uint64_t head, tail;
+    uint64_t needed; /* the first mark of the rows that are not published yet */
     struct lg_mark mark[LG_MARKS];
     uint32_t expected_head, expected_tail;
     struct lg_expected expected[LG_EXPECTED];

@@ -82,7 +82,7 @@ def counts(bench, c):
 
 # --- the device's clock
 
-def stands_still(c, run, rank, factor, gemm_ms=1.0):
+def stands_still(c, run, rank, factor, gemm_ms):
     """In each steady step the device stands still for the rest of the step, but for its own gemms."""
     gemms = calls(run, rank, GEMMS) / len(run.rows[rank])
     c.equal(gemms, round(gemms), f"rank {rank}: gemms are the same in each step")
@@ -117,7 +117,8 @@ def slow_device(bench, c, job, ranks, factors, knobs=None, steps=26):
     healthy(c, run, ranks)
     for rank in range(ranks):
         device_partition(c, run, rank)
-    return run, [stands_still(c, run, r, factors[r]) for r in range(ranks)]
+    gemm_ms = env.get("SIM_GEMM_US", 1000) / 1000
+    return run, [stands_still(c, run, r, factors[r], gemm_ms) for r in range(ranks)]
 
 
 @scenario("rank 2 of 4 has a device three times slower", quick=True)
@@ -142,3 +143,195 @@ rule_holds("DDP", "ddp")
 rule_holds("Python communication hook", "ddp", {"HOOK": "python"})
 rule_holds("synchronous collective in each step", "ddp", {"SYNC": 1})
 rule_holds("mixed precision, clipping", "ddp", {"AMP": 1})
+rule_holds("FSDP2", "fsdp2", {"SIM_GEMM_US": 3000})
+rule_holds("gradient accumulation", "accum", {"ACC": 2})
+
+
+@scenario("a slow device: gradient scaler, which waits for the device in each step")
+def scaler(bench, c):
+    """The device idles for the host here, so only the order of the ranks is known."""
+    run = bench.run("ddp", 2, env={"STEPS": 26, "PIN": 1, "AMP": "scaler", "SIM_FACTOR": "1,2"})
+    checks.ended_well(c, run, 2)
+    checks.aligned(c, run, 2)
+    sync = [median(gpu_sync(r) for r in run.rows[rank][STEADY:-1]) for rank in range(2)]
+    c.that(sync[0] > sync[1] + 8e6, f"the rank with the fast device waits longer: {sync}")
+    v = run.report["verdict"]
+    c.equal(v["rank"], 1, f"rank of the verdict ({v['kind']}: {v['sentence']})")
+
+
+def without_device_times(name, env):
+    @scenario(f"a slow device that nobody measures: {name}", quick=name == "switched off", once=True)
+    def run_blind(bench, c):
+        run = bench.run("ddp", 2, env={"STEPS": 30, "PIN": 1, "ITEM": 1, "SIM_FACTOR": "1,3", **env})
+        healthy(c, run, 2)
+        for rank in range(2):
+            c.equal({r["gpu_dur_ns"] for r in run.rows[rank]}, {None}, f"rank {rank}: device times")
+            c.equal(calls(run, rank, "cudaEventRecord", ["own"]), 0, f"rank {rank}: events of ours")
+        v = run.report["verdict"]
+        c.equal(v["rank"], None, f"rank of the verdict ({v['kind']}: {v['sentence']})")
+        c.that(v["kind"] != "BALANCED", f"verdict {v['kind']}: {v['sentence']}")
+        text = bench.tool("report", run.record)
+        c.that(re.search(r"device-side\s+skew\s+is\s+not\s+observable", text), f"the report says so: {text}")
+
+
+without_device_times("switched off", {"LAGGARD_DEVICE_CLOCK": 0})
+without_device_times("one hardware queue", {"CUDA_DEVICE_MAX_CONNECTIONS": 1})
+
+
+@scenario("more waits in a step than are measured")
+def sampled(bench, c):
+    run = bench.run("many_waits", 2, env={"STEPS": 40, "PIN": 1, "WAITS": 80, "SIM_NCCL_US": 100})
+    healthy(c, run, 2)
+    for rank in range(2):
+        rows = run.rows[rank][2:-1]
+        c.equal([r["step"] for r in rows if r["gpu_dur_ns"] is None], [], f"rank {rank}: not measured")
+        measured = [r["step"] for r in rows[2:] if gpu_sync(r) is not None]
+        c.equal(measured, [s for s in range(4, 39) if s % 8 == 0], f"rank {rank}: steps whose waits are")
+        flagged = [r["step"] for r in rows[2:] if r["sources"] & 1 << 9]
+        c.equal(flagged, [s for s in range(4, 39) if s % 8], f"rank {rank}: steps said to be sampled")
+        standing = median(gpu_sync(run.rows[rank][s]) for s in measured)
+        waits = 80 + (5 if bench.torch.backend == "nccl2" else 1)
+        c.that(ms(standing) >= 0.1 * (waits - 1), f"rank {rank}: stands still {ms(standing)} ms")
+
+
+@scenario("an evaluation of 1200 batches between two steps", once=True)
+def long_row(bench, c):
+    run = bench.run("evaluation", 2, env={"STEPS": 24, "PIN": 1, "SIM_GEMM_US": 500})
+    checks.ended_well(c, run, 2)
+    for rank in range(2):
+        rows = run.rows[rank]
+        c.equal(len(rows), 24, f"rank {rank}: rows")
+        device_partition(c, run, rank)
+        long = max(rows[2:], key=lambda r: r["dur_ns"])
+        c.that(long["flags"] & 1 << 5, f"rank {rank}: the long row contains an evaluation")
+        c.that(long["gpu_other_ns"] > 0.9 * long["gpu_dur_ns"],
+               f"rank {rank}: evaluation is no stage of training on the device: {long}")
+
+
+# --- faults of the host
+
+@scenario("sleeps of the host in each stage of rank 1", quick=True)
+def host_faults(bench, c):
+    stages = ("input", "forward", "backward", "optimizer", "host")
+    faults = ",".join(f"1:{stage}:40:every=10:from={STEADY + 2 * n}" for n, stage in enumerate(stages))
+    run = bench.run("ddp", 2, env={"STEPS": 55, "PIN": 1, "FAULT": faults, "SIM_GEMM_US": 100,
+                                   "SIM_NCCL_US": 100})
+    healthy(c, run, 2)
+    for stage in stages:
+        tenth_shows(c, run, 1, stage, checks.COLUMN[stage])
+
+
+def tenth_shows(c, run, rank, stage, column):
+    """What was injected shows in that column within 10 % (and what the host's scheduler adds)."""
+    lines = [t for t in run.truth[rank] if t["i"] >= STEADY]
+    slept = [t for t in lines if list(t["sleep"]) == [stage]]
+    quiet = [t for t in lines if not t["sleep"]]
+    rows = run.rows[rank]
+    if not c.that(len(slept) >= 3 and quiet, f"rank {rank}: no steps with a sleep in {stage}"):
+        return
+    injected = median(t["sleep"][stage] for t in slept)
+    for name in STAGES:
+        own = [[(rows[t["i"]][f"{name}_ns"] or 0) - (rows[t["i"]][f"{name}_sync_ns"] or 0) for t in part]
+               for part in (slept, quiet)]
+        excess = median(own[0]) - median(own[1])
+        if name == column:
+            c.near(ms(excess), ms(injected), 0.1 * ms(injected),
+                   f"rank {rank}: sleep in {stage} shows in {name}, ms")
+        else:
+            c.that(ms(excess) < 0.3 * ms(injected),
+                   f"rank {rank}: sleep of {ms(injected):.1f} ms in {stage} shows in {name}, {ms(excess):.1f} ms")
+
+
+@scenario("pageable copies block the host of rank 1", once=True)
+def pageable(bench, c):
+    run = bench.run("pageable", 2, env={"STEPS": 40, "SIM_RULES": "pageable@1:+15ms", "SIM_GEMM_US": 300,
+                                        "SIM_NCCL_US": 100})
+    healthy(c, run, 2)
+    rows = [run.rows[rank][STEADY:] for rank in range(2)]
+    c.equal({r["h2d_bytes"] for r in rows[1]}, {(4 << 20) + 8 * 32 * 4 + 8 * 8}, "bytes copied in a step")
+    copies = rows[1][0]["h2d_copies"]
+    excess = [ms(median(r["h2d_ns"] for r in part)) for part in rows]
+    c.near(excess[1] - excess[0], 15 * copies, 0.1 * 15 * copies, "time in the copies beyond rank 0's, ms")
+    v = run.report["verdict"]
+    c.equal((v["kind"], v["rank"], v["stage"]), ("H2D_STRAGGLER", 1, "h2d"), f"verdict ({v['sentence']})")
+
+
+# --- graphs
+
+@scenario("nothing of ours is called while a graph is captured", quick=True)
+def capture(bench, c):
+    for mode in ("global", "thread_local", "relaxed") if bench.torch.backend == "nccl2" else ("global",):
+        env = {"STEPS": 20, "PIN": 1, "MODE": mode, "SIM_NOT_READY": 1}
+        bare = bench.run("graph", 2, False, env=env)
+        run = bench.run("graph", 2, env=env)
+        checks.ended_well(c, bare, 2)
+        checks.ended_well(c, run, 2)
+        checks.aligned(c, run, 2)
+        c.equal([len(run.rows[rank]) for rank in range(2)], [20, 20], f"{mode}: rows")
+        for rank in range(2):
+            at = f"{mode}, rank {rank}"
+            captured = sum(n for f in run.calls[rank].values() for k, n in f.items() if k == "through*")
+            c.that(captured > 3, f"{at}: {captured} calls of the program's passed on while capturing")
+            own = {f: k["own*"] for f, k in run.calls[rank].items() if k["own*"]}
+            c.equal(set(own) - {"cudaStreamIsCapturing"}, set(), f"{at}: calls of ours while capturing: {own}")
+            c.equal(run.out[rank], bare.out[rank], f"{at}: output")
+            c.that("target [10.0, 11.0, 12.0, 13.0, 14.0]" in run.out[rank], f"{at}: {run.out[rank]}")
+            rows = run.rows[rank]
+            c.that(rows[5]["gpu_dur_ns"] is None, f"{at}: the step of the capture has no device times")
+            missing = [r["step"] for r in rows[8:-1] if r["gpu_dur_ns"] is None]
+            c.equal(missing, [], f"{at}: steps with replays without device times")
+            c.equal(rows[12]["launches"] - rows[4]["launches"], 1, f"{at}: a replay is one launch")
+
+
+# --- cases of public reports
+
+@scenario("case 02: the batch is copied inside the loader, one ahead")
+def case_02(bench, c):
+    for accumulate in (1, 2):
+        run = bench.run("prefetched", 2, env={"STEPS": 24, "ACC": accumulate, "SIM_COPY_US": 3000,
+                                               "SIM_PAGEABLE_US": 3000})
+        checks.ended_well(c, run, 2)
+        for rank in range(2):
+            at = f"{accumulate} micro-batches, rank {rank}"
+            rows = run.rows[rank]
+            c.equal(len(rows), 24, f"{at}: rows")
+            steady = rows[4:-3]
+            c.equal({r["h2d_copies"] for r in steady}, {2 * accumulate}, f"{at}: copies in each row")
+            c.that(all((r["h2d_ns"] or 0) > 0.9 * 6e6 * accumulate for r in steady),
+                   f"{at}: the copies' time is in h2d: {[r['h2d_ns'] for r in steady]}")
+            c.that(all((r["gpu_h2d_ns"] or 0) >= 6e6 * accumulate for r in steady),
+                   f"{at}: and on the device: {[r['gpu_h2d_ns'] for r in steady]}")
+
+
+@scenario("case 03: a background thread runs the loader", once=True)
+def case_03(bench, c):
+    run = bench.run("thread_loader", 2, env={"STEPS": 30, "READ_MS": 20, "FAULT": "*:forward:60",
+                                             "SIM_GEMM_US": 100, "SIM_NCCL_US": 100})
+    checks.ended_well(c, run, 2)
+    for rank in range(2):
+        rows = run.rows[rank]
+        c.equal(len(rows), 30, f"rank {rank}: rows")
+        waited = median(r["input_wait_ns"] or 0 for r in rows[STEADY:])
+        c.that(ms(waited) < 5, f"rank {rank}: input wait {ms(waited):.1f} ms, though batches were ready")
+    c.that("INPUT" not in run.report["verdict"]["kind"], f"verdict {run.report['verdict']['sentence']}")
+
+
+@scenario("case 56: fifteen scalars are read in each step", quick=True, once=True)
+def case_56(bench, c):
+    run = bench.run("items", 2, env={"STEPS": 40, "PIN": 1, "SIM_GEMM_US": 300, "SIM_NCCL_US": 20})
+    healthy(c, run, 2)
+    for rank in range(2):
+        syncs = {r["host_syncs"] for r in run.rows[rank][STEADY:]}
+        c.equal(syncs, {15}, f"rank {rank}: waits of the host for the device in a step")
+    v = run.report["verdict"]
+    c.equal((v["kind"], v["rank"]), ("SYNC_BOUND", None), f"verdict ({v['sentence']})")
+
+
+@scenario("case 62: start-up, and one slow step on rank 1", once=True)
+def case_62(bench, c):
+    run = bench.run("ddp", 2, env={"STEPS": 60, "PIN": 1, "SIM_GEMM_US": 2000, "SIM_NCCL_US": 20,
+                                   "FAULT": "*:forward:300:every=1000:from=1,1:forward:600:every=1000:from=40"})
+    healthy(c, run, 2)
+    v = run.report["verdict"]
+    c.that(v["severity"] in ("none", "info") or v["recurrence"] == "sparse",
+           f"one slow step is no straggler: {v['kind']}, {v['recurrence']}: {v['sentence']}")

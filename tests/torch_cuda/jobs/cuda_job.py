@@ -65,6 +65,8 @@ class CudaJob(Job):
 
     def finish(self, **more):
         torch.cuda.synchronize()
+        while not all(event.query() for event in self.marks):  # SIM_NOT_READY: not at the first time
+            pass
         device_ms = [a.elapsed_time(b) for a, b in zip(self.marks, self.marks[1:])]
         print(f"rank {self.rank} finished {self.iteration + 1} steps", flush=True)
         if self.world > 1:
