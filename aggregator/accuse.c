@@ -61,12 +61,14 @@ static int64_t sum_late(const struct lg_arrivals *a, const struct lg_lateness *l
 }
 
 /* What mending the rank would save a step. */
-static double gain_per_step(const struct lg_arrivals *a, const struct lg_lateness *l)
+static double gain_per_step(struct lg_arrivals *a, const struct lg_lateness *l)
 {
-    double time;
+    double time, n = (double)(l->to - l->from);
 
-    return (double)lg_gain_of_mending(a, &l->rank, 1, l->from, l->to, &time) /
-           (double)(l->to - l->from);
+    if (l->to - l->from < a->n)
+        return (double)lg_gain_of_mending(a, &l->rank, 1, l->from, l->to, &time) / n;
+    lg_arrivals_account(a);
+    return (double)a->account[l->rank].gain_all / n;
 }
 
 static json_t *evidence(const struct lg_arrivals *a, const struct lg_lateness *l,
@@ -178,17 +180,29 @@ static char *sentence(const struct lg_arrivals *a, const struct lg_lateness *l,
     return text;
 }
 
+static void explain(struct lg_arrivals *a, const struct lg_lateness *l,
+                    const struct lg_cause *cause, double cost, struct lg_finding *f)
+{
+    char *hint = NULL;
+    json_t *counters = lg_counters(a, l, cause->stage, &hint);
+    double gain = gain_per_step(a, l);
+
+    json_decref(f->evidence);
+    f->evidence = evidence(a, l, cause, gain);
+    if (counters)
+        json_object_set_new(f->evidence, "counters", counters);
+    f->sentence = sentence(a, l, cause, hint, cost, gain);
+    free(hint);
+}
+
 struct lg_finding *lg_accuse(struct lg_judgement *j, const struct lg_lateness *l)
 {
-    const struct lg_arrivals *a = j->arrivals;
-    double cost = (double)sum_late(a, l) / (double)(l->to - l->from), gain = gain_per_step(a, l);
+    struct lg_arrivals *a = j->arrivals;
+    double cost = (double)sum_late(a, l) / (double)(l->to - l->from);
     struct lg_cause cause;
     struct lg_finding *f;
-    json_t *counters;
-    char *hint = NULL;
 
     lg_find_cause(a, l->rank, l->chosen, &cause);
-    counters = lg_counters(a, l, cause.stage, &hint);
     f = lg_add_finding(j, cause.kind);
     f->rank = lg_arrivals_rank(a, l->rank);
     f->stage = cause.stage;
@@ -198,12 +212,8 @@ struct lg_finding *lg_accuse(struct lg_judgement *j, const struct lg_lateness *l
     f->cost_ns_per_step = llround(cost);
     f->steps = lg_arrivals_steps(a, l->from, l->to);
     f->recurrence = l->recurrence;
-    json_decref(f->evidence);
-    f->evidence = evidence(a, l, &cause, gain);
-    if (counters)
-        json_object_set_new(f->evidence, "counters", counters);
-    f->sentence = sentence(a, l, &cause, hint, cost, gain);
-    free(hint);
+    if (!j->brief)
+        explain(a, l, &cause, cost, f);
     free(l->when);
     return f;
 }

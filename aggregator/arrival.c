@@ -84,8 +84,6 @@ static void share_out(struct lg_account *account, int64_t late, const int64_t *a
 {
     double sum = 0;
 
-    account->late += late;
-    account->late_steps++;
     for (int p = 0; p < LG_PART_COUNT; p++)
         sum += (double)above[p];
     for (int p = 0; p < LG_PART_COUNT && sum > 0; p++)
@@ -137,6 +135,32 @@ static void account_cycle(struct lg_arrivals *a, size_t k, int64_t *list)
             share_out(&a->account[r], late, above);
         if (r == cycle->latest)
             add_gains(&a->account[r], cycle, above);
+    }
+}
+
+void lg_arrivals_account(struct lg_arrivals *a)
+{
+    int64_t *list;
+
+    if (a->accounted)
+        return;
+    a->accounted = true;
+    list = lg_alloc(a->n_ranks, sizeof(*list));
+    for (size_t k = 0; k < a->n; k++)
+        account_cycle(a, k, list);
+    free(list);
+}
+
+static void sum_lateness(struct lg_arrivals *a)
+{
+    for (size_t k = 0; k < a->n; k++) {
+        a->time_ns += (double)lg_arrivals_cycle(a, k)->time;
+        for (size_t r = 0; r < a->n_ranks; r++) {
+            int64_t late = lg_late(a, k, r);
+
+            a->account[r].late += late;
+            a->account[r].late_steps += late > 0;
+        }
     }
 }
 
@@ -194,7 +218,6 @@ struct lg_arrivals *lg_arrivals_new(struct lg_cycles *cycles, const struct lg_sc
 {
     size_t from = find_cycle(cycles, scope->from), to = find_cycle(cycles, scope->to);
     struct lg_arrivals *a;
-    int64_t *list;
 
     *abstain = why_not(cycles, from, to);
     if (*abstain)
@@ -204,12 +227,7 @@ struct lg_arrivals *lg_arrivals_new(struct lg_cycles *cycles, const struct lg_sc
         .cycles = cycles, .first = from, .n = to - from, .n_ranks = cycles->n_ranks};
     a->account = lg_alloc(a->n_ranks, sizeof(*a->account));
     a->step_ns = scope_step(a);
-    list = lg_alloc(a->n_ranks, sizeof(*list));
-    for (size_t k = 0; k < a->n; k++) {
-        a->time_ns += (double)lg_arrivals_cycle(a, k)->time;
-        account_cycle(a, k, list);
-    }
-    free(list);
+    sum_lateness(a);
     if (a->step_ns > 0 && a->time_ns > 0)
         return a;
     *abstain = LG_TOO_FEW; /* steps without a duration */

@@ -31,8 +31,9 @@
 
 /* What a rank's lateness adds up to over the scope, in ns. */
 struct lg_account {
-    int64_t late;                 /* sum of lateness */
-    size_t late_steps;            /* cycles in which it is late */
+    int64_t late;      /* sum of lateness */
+    size_t late_steps; /* cycles in which it is late */
+    /* after lg_arrivals_account() */
     double split[LG_STAGE_COUNT]; /* the sum shared out to stages */
     double unsplit;               /* of cycles in which no part exceeds its reference */
     int64_t gain[LG_STAGE_COUNT]; /* what mending the stage would save */
@@ -46,11 +47,15 @@ struct lg_arrivals {
     double step_ns;             /* D: median duration over ranks and steps */
     double time_ns;             /* what all cycles take */
     struct lg_account *account; /* [rank] */
+    bool accounted;             /* splits and gains are there */
 };
 
 /* NULL if nothing may be said about the scope; *abstain is why then. */
 struct lg_arrivals *lg_arrivals_new(struct lg_cycles *cycles, const struct lg_scope *scope,
                                     const char **abstain);
+/* Fills in what lateness is made of and what mending would gain; a pass over all rows, done once.
+ */
+void lg_arrivals_account(struct lg_arrivals *arrivals);
 void lg_arrivals_free(struct lg_arrivals *arrivals);
 
 static inline const struct lg_cycle *lg_arrivals_cycle(const struct lg_arrivals *a, size_t k)

@@ -11,11 +11,6 @@
 
 #include <string.h>
 
-/* One row: own time and sync per stage. */
-struct row {
-    int64_t own[LG_STAGE_COUNT], sync[LG_STAGE_COUNT];
-};
-
 #define HOST_COLUMN(name)        LG_COL_##name##_ns,
 #define HOST_SYNC_COLUMN(name)   LG_COL_##name##_sync_ns,
 #define DEVICE_COLUMN(name)      LG_COL_gpu_##name##_ns,
@@ -71,7 +66,8 @@ static int64_t own_part(int64_t wall, int64_t sync)
 }
 
 /* Forward and backward: apart, or both as forward. False: not measured. */
-static bool read_compute(const struct lg_cycle_view *v, size_t row, struct row *out, int64_t *wall)
+static bool read_compute(const struct lg_cycle_view *v, size_t row, struct lg_own_row *out,
+                         int64_t *wall)
 {
     int64_t forward = value(v->stage[LG_STAGE_forward], row),
             backward = value(v->stage[LG_STAGE_backward], row), compute = value(v->compute, row);
@@ -98,7 +94,7 @@ static bool read_compute(const struct lg_cycle_view *v, size_t row, struct row *
     return true;
 }
 
-static bool read_row(const struct lg_cycle_view *v, size_t row, struct row *out)
+static bool read_row(const struct lg_cycle_view *v, size_t row, struct lg_own_row *out)
 {
     int64_t dur = value(v->dur, row), wall, sync = value(v->sync[LG_STAGE_backward], row);
 
@@ -133,7 +129,7 @@ static const struct {
 #define SPLITS (sizeof(split) / sizeof(split[0]))
 
 /* Own time of the stage after the row's last sync. */
-static int64_t after_part(const struct lg_cycle_view *v, size_t row, const struct row *r,
+static int64_t after_part(const struct lg_cycle_view *v, size_t row, const struct lg_own_row *r,
                           enum lg_stage stage)
 {
     int64_t after = value(v->after[stage], row);
@@ -152,7 +148,7 @@ static bool sync_goes_with_after(const struct lg_cycle_view *v, size_t row, enum
     return stage != LG_STAGE_backward && value(v->after[stage], row) == LG_NULL;
 }
 
-static void add_after(const struct lg_cycle_view *v, size_t row, const struct row *r,
+static void add_after(const struct lg_cycle_view *v, size_t row, const struct lg_own_row *r,
                       struct lg_cycle_row *cycle)
 {
     for (size_t i = 0; i < SPLITS; i++) {
@@ -162,7 +158,7 @@ static void add_after(const struct lg_cycle_view *v, size_t row, const struct ro
     }
 }
 
-static void add_whole(const struct row *r, struct lg_cycle_row *cycle)
+static void add_whole(const struct lg_own_row *r, struct lg_cycle_row *cycle)
 {
     static const enum lg_part part[LG_STAGE_COUNT] = {
         [LG_STAGE_input_wait] = LG_PART_input,    [LG_STAGE_h2d] = LG_PART_h2d,
@@ -177,7 +173,7 @@ static void add_whole(const struct row *r, struct lg_cycle_row *cycle)
 }
 
 /* What of the row lies after its last sync is the next cycle's. */
-static void take_after(const struct lg_cycle_view *v, size_t row, const struct row *r,
+static void take_after(const struct lg_cycle_view *v, size_t row, const struct lg_own_row *r,
                        struct lg_cycle_row *cycle)
 {
     for (size_t i = 0; i < SPLITS; i++) {
@@ -190,21 +186,29 @@ static void take_after(const struct lg_cycle_view *v, size_t row, const struct r
     }
 }
 
-bool lg_cycle_read(const struct lg_cycle_view *v, size_t previous, size_t last,
+/* The row as v->row; false: not measured. */
+static bool read_next(struct lg_cycle_view *v, size_t row)
+{
+    if (v->has_read && v->read == row)
+        return v->measured;
+    v->has_read = true;
+    v->read = row;
+    v->measured = read_row(v, row, &v->row);
+    return v->measured;
+}
+
+bool lg_cycle_read(struct lg_cycle_view *v, size_t previous, size_t last,
                    struct lg_cycle_row *cycle)
 {
-    struct row row;
-
     memset(cycle, 0, sizeof(*cycle));
-    if (!read_row(v, previous, &row))
+    if (!read_next(v, previous))
         return false;
-    add_after(v, previous, &row, cycle);
+    add_after(v, previous, &v->row, cycle);
     for (size_t i = previous + 1; i <= last; i++) {
-        if (!read_row(v, i, &row))
+        if (!read_next(v, i))
             return false;
-        add_whole(&row, cycle);
-        if (i == last)
-            take_after(v, i, &row, cycle);
+        add_whole(&v->row, cycle);
     }
+    take_after(v, last, &v->row, cycle);
     return true;
 }

@@ -12,7 +12,8 @@
 #include "aggregator/cycle_rows.h"
 #include "aggregator/order.h"
 
-#define CACHE_BYTES   (2u << 20)
+#define CACHE_BYTES   ((size_t)128 << 20) /* of rows read: those of a million rank-steps */
+#define TILE_BYTES    ((size_t)1 << 20)   /* filled at a time, since columns lie rank by rank */
 #define MATERIAL_SYNC 0.01 /* of the time: below it a stage's sync is not a sync point */
 #define IGNORES       0.05 /* below this part of its time a host does not wait for its device */
 #define WARM_UP_LONG  1.5  /* leading steps longer than so many typical ones are warm-up... */
@@ -115,24 +116,34 @@ static bool is_whole(const struct lg_aligned *a, size_t iteration)
     return true;
 }
 
-static void fill_cache(struct lg_cycles *c, size_t begin)
+/* Cycles [from, to), which lie in the cache's range. */
+static void fill_tile(struct lg_cycles *c, size_t from, size_t to)
 {
     const struct lg_aligned *a = c->aligned;
     struct lg_cycle_cache *cache = c->cache;
 
-    cache->begin = begin;
-    cache->end = begin + cache->capacity < c->n ? begin + cache->capacity : c->n;
-    for (size_t k = begin; k < cache->end; k++)
-        cache->measured[k - begin] = true;
+    for (size_t k = from; k < to; k++)
+        cache->measured[k - cache->begin] = true;
     for (size_t r = 0; r < c->n_ranks; r++) {
-        for (size_t k = begin; k < cache->end; k++) {
+        for (size_t k = from; k < to; k++) {
             size_t it = lg_cycle_iteration(c, k);
 
             if (!lg_cycle_read(&cache->view[r], a->row[r][it - 1], a->row[r][it],
-                               &cache->row[(k - begin) * c->n_ranks + r]))
-                cache->measured[k - begin] = false;
+                               &cache->row[(k - cache->begin) * c->n_ranks + r]))
+                cache->measured[k - cache->begin] = false;
         }
     }
+}
+
+static void fill_cache(struct lg_cycles *c, size_t begin)
+{
+    struct lg_cycle_cache *cache = c->cache;
+    size_t tile = 1 + TILE_BYTES / (c->n_ranks * sizeof(*cache->row));
+
+    cache->begin = begin;
+    cache->end = begin + cache->capacity < c->n ? begin + cache->capacity : c->n;
+    for (size_t k = begin; k < cache->end; k += tile)
+        fill_tile(c, k, k + tile < cache->end ? k + tile : cache->end);
 }
 
 const struct lg_cycle_row *lg_cycle_rows(struct lg_cycles *c, size_t cycle)
@@ -149,6 +160,8 @@ static void make_cache(struct lg_cycles *c)
     struct lg_cycle_cache *cache = c->cache = lg_alloc(1, sizeof(*cache));
 
     cache->capacity = CACHE_BYTES / (c->n_ranks * sizeof(*cache->row));
+    if (cache->capacity > c->aligned->n_used)
+        cache->capacity = c->aligned->n_used;
     if (cache->capacity < 2)
         cache->capacity = 2;
     cache->view = lg_alloc(c->n_ranks, sizeof(*cache->view));
@@ -191,25 +204,32 @@ static double run_step(const struct lg_cycles *c)
     return median;
 }
 
+static double sum_of(const int64_t *value, size_t from, size_t to)
+{
+    double sum = 0;
+
+    for (size_t i = from; value && i < to; i++)
+        sum += value[i] == LG_NULL ? 0 : (double)lg_cycle_sane(value[i]);
+    return sum;
+}
+
 /* Collectives that block in more than one stage: ranks can wait for each other in one after the
  * other. */
-static bool several_sync_points(struct lg_cycles *c)
+static bool several_sync_points(const struct lg_cycles *c)
 {
+    const struct lg_aligned *a = c->aligned;
     double sum[LG_STAGE_COUNT] = {0}, all = 0;
     int points = 0;
 
-    for (size_t k = 0; k < c->n; k++) {
-        const struct lg_cycle_row *row = lg_cycle_rows(c, k);
+    for (size_t r = 0; r < c->n_ranks && c->n > 0; r++) {
+        const struct lg_cycle_view *view = &c->cache->view[r];
+        size_t from = a->row[r][lg_cycle_iteration(c, 0)],
+               to = a->row[r][lg_cycle_iteration(c, c->n - 1)] + 1;
 
-        for (size_t r = 0; r < c->n_ranks && c->cache->measured[k - c->cache->begin]; r++) {
-            for (int p = 0; p < LG_PART_COUNT; p++)
-                all += (double)row[r].part[p];
-            for (int s = 0; s < LG_STAGE_COUNT; s++)
-                sum[s] += (double)row[r].sync[s];
-        }
+        all += sum_of(view->dur, from, to);
+        for (int s = 0; s < LG_STAGE_COUNT; s++)
+            sum[s] += sum_of(view->sync[s], from, to);
     }
-    for (int s = 0; s < LG_STAGE_COUNT; s++)
-        all += sum[s];
     for (int s = 0; s < LG_STAGE_COUNT; s++)
         points += sum[s] > 0 && sum[s] >= MATERIAL_SYNC * all;
     return points > 1;
@@ -402,7 +422,8 @@ static void drop_unmeasured_begin(struct lg_cycles *c)
     c->n -= drop;
     memmove(c->cycle, c->cycle + drop, c->n * sizeof(*c->cycle));
     memmove(c->lateness, c->lateness + drop * c->n_ranks, c->n * c->n_ranks * sizeof(*c->lateness));
-    c->cache->begin = c->cache->end = 0;
+    if (drop > 0)
+        c->cache->begin = c->cache->end = 0; /* its cycles have other numbers now */
 }
 
 static size_t holes(const struct lg_cycles *c)
@@ -431,7 +452,7 @@ static void build(struct lg_cycles *c, bool device)
             c->cycle[c->n++] = (struct lg_cycle){.used = k};
     c->step_ns = run_step(c);
     drop_warm_up(c);
-    c->cache->begin = c->cache->end = 0;
+    c->cache->begin = c->cache->end = 0; /* of another clock, perhaps */
     c->several = several_sync_points(c);
     for (size_t k = 0; k < c->n; k++)
         set_cycle(c, k);

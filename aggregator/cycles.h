@@ -12,8 +12,8 @@
  * `abstain` says why there are no cycles.
  *
  * Memory: lg_cycles_new() returns a block that points into `aligned`, which has to outlive it. Per
- * rank and cycle it keeps one number; parts are read again from the rows when they are asked for,
- * a block of cycles at a time, so ask in ascending order.
+ * rank and cycle it keeps one number; parts are read from the rows when they are asked for and kept
+ * up to a limit, so ask in ascending order.
  */
 #ifndef LAGGARD_AGGREGATOR_CYCLES_H
 #define LAGGARD_AGGREGATOR_CYCLES_H

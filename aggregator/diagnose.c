@@ -121,20 +121,22 @@ struct lg_steps lg_scope_steps(const struct lg_scope *scope)
                              .count = (int64_t)(scope->to - scope->from)};
 }
 
-/* The tumbling windows of a scope; *n of them. */
+/* The tumbling windows of a scope, *n of them; none if there is but one. */
 static struct lg_judgement *judge_windows(const struct lg_scope *all, struct lg_cycles *cycles,
                                           size_t window, size_t *n)
 {
     struct lg_judgement *list;
 
     *n = (all->to - all->from + window - 1) / window;
+    if (*n < 2) /* that is the whole */
+        *n = 0;
     list = lg_alloc(*n, sizeof(*list));
     for (size_t i = 0; i < *n; i++) {
         struct lg_scope scope = *all;
 
         scope.from = all->from + i * window;
         scope.to = scope.from + window < all->to ? scope.from + window : all->to;
-        lg_judge(&scope, cycles, &list[i]);
+        lg_judge(&scope, cycles, true, NULL, &list[i]);
     }
     return list;
 }
@@ -185,6 +187,16 @@ static struct lg_diagnosis *new_diagnosis(const struct lg_run *run, size_t windo
     return d;
 }
 
+static void fill_windows(struct lg_diagnosis *d, const struct lg_judgement *whole,
+                         const struct lg_judgement *window, size_t n)
+{
+    d->windows = lg_alloc(n + 1, sizeof(*d->windows));
+    for (; d->n_windows < n; d->n_windows++)
+        fill_window(&d->windows[d->n_windows], &window[d->n_windows]);
+    if (n == 0 && whole->scope.to > whole->scope.from)
+        fill_window(&d->windows[d->n_windows++], whole);
+}
+
 /* The published policy alone, over the last window's worth of steps. */
 static void judge_last(struct lg_diagnosis *d, const struct lg_scope *all)
 {
@@ -209,20 +221,30 @@ static void answer(struct lg_diagnosis *d, struct lg_judgement *j, const struct 
     lg_observed_free(&observed);
 }
 
+/* The published policy over the whole run wants room for all of its rows: it goes first, and gives
+ * the room back. */
+static void judge_whole_published(const struct lg_scope *all, struct lg_policy_result *result)
+{
+    lg_published_run(all, result);
+    free(all->scratch->rows);
+    *all->scratch = (struct lg_scratch){0};
+}
+
 static void judge(struct lg_diagnosis *d, const struct lg_scope *all)
 {
-    struct lg_cycles *cycles = lg_cycles_new(all->aligned);
+    struct lg_policy_result published;
     struct lg_judgement *window, whole;
+    struct lg_cycles *cycles;
     size_t n;
 
+    judge_whole_published(all, &published);
     judge_last(d, all);
     lg_means(all->aligned, d);
+    cycles = lg_cycles_new(all->aligned);
     window = judge_windows(all, cycles, d->window, &n);
-    lg_judge(all, cycles, &whole);
-    d->windows = lg_alloc(n, sizeof(*d->windows));
-    for (; d->n_windows < n; d->n_windows++)
-        fill_window(&d->windows[d->n_windows], &window[d->n_windows]);
-    answer(d, lg_choose_scope(&whole, window, n, d->window), all);
+    lg_judge(all, cycles, false, &published, &whole);
+    fill_windows(d, &whole, window, n);
+    answer(d, lg_choose_scope(&whole, window, n, d->window, cycles), all);
     lg_note_arrivals(d, cycles, &whole);
     for (size_t i = 0; i < n; i++)
         lg_judgement_free(&window[i]);

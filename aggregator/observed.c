@@ -8,11 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/cycles.h"
 #include "aggregator/rules.h"
 
 /* below this part of the step the host does not wait for its device */
-#define HOST_BOUND_WAIT 0.05
-
 /* ---- what a rank has ---- */
 
 #define SYNC_COLUMN(stage)     LG_COL_##stage##_sync_ns,
@@ -54,34 +53,12 @@ static bool uses_torch(const struct lg_rank *rank)
     return rank->seen & LG_SEEN_TORCH;
 }
 
-static bool uses_device(const struct lg_rank *rank)
-{
-    return rank->has_device || has_device_times(rank);
-}
-
-static double mean_column(const struct lg_rank *rank, enum lg_column column)
-{
-    const int64_t *value = rank->value[column];
-    double sum = 0;
-    size_t n = 0;
-
-    for (size_t i = 0; value && i < rank->n; i++) {
-        if (value[i] != LG_NULL) {
-            sum += (double)value[i];
-            n++;
-        }
-    }
-    return n ? sum / (double)n : (double)NAN;
-}
-
 /* Would a slow device of this rank show? In its device-side waiting, or on the host if that does
  * not wait for the device. */
 static bool shows_device_skew(const struct lg_rank *rank)
 {
-    if (!uses_device(rank) || any_measured(rank, device_sync))
-        return true;
-    return mean_column(rank, LG_COL_device_wait_ns) <
-           HOST_BOUND_WAIT * mean_column(rank, LG_COL_dur_ns);
+    return !lg_rank_uses_device(rank) || any_measured(rank, device_sync) ||
+           lg_rank_ignores_device(rank);
 }
 
 /* ---- coverage ---- */
@@ -97,8 +74,8 @@ struct subject {
 static const struct subject subjects[] = {
     {"input", has_input, NULL, "waiting for input was not measured", ""},
     {"collectives", has_collectives, NULL, "no collective was seen", ""},
-    {"device", has_device_times, uses_device, "a device was used, but its times were not measured",
-     "no device was seen"},
+    {"device", has_device_times, lg_rank_uses_device,
+     "a device was used, but its times were not measured", "no device was seen"},
     {"torch", has_torch, uses_torch, "PyTorch's probes were not all installed",
      "no PyTorch was seen"},
 };

@@ -50,27 +50,12 @@ static double mean_bytes(const struct lg_arrivals *a)
     return n ? sum / (double)n : (double)NAN;
 }
 
-void lg_rule_comm_bound(struct lg_judgement *j)
+static void explain(const struct lg_arrivals *a, double transfer, struct lg_finding *f)
 {
-    const struct lg_arrivals *a = j->arrivals;
-    struct lg_finding *f;
-    double transfer, bytes, spread;
-    char *size;
+    double bytes = mean_bytes(a), spread = median_spread(a);
+    char *size = bytes > 0 ? lg_format(" for %.1f MB (%.2f GB/s)", bytes / 1e6, bytes / transfer)
+                           : lg_strdup("");
 
-    if (!a)
-        return;
-    transfer = mean_transfer(a);
-    if (transfer < LG_COSTLY * a->step_ns)
-        return;
-    bytes = mean_bytes(a);
-    spread = median_spread(a);
-    f = lg_add_finding(j, LG_COMM_BOUND);
-    f->stage = LG_BLAME_SYNC;
-    f->rule = LG_RULE_ARRIVAL;
-    f->score = transfer / a->step_ns;
-    f->level = lg_level_of(j, f->score);
-    f->cost_ns_per_step = llround(transfer);
-    f->steps = lg_arrivals_steps(a, 0, a->n);
     json_object_set_new(f->evidence, "transfer_ms", lg_json_ms(transfer));
     json_object_set_new(f->evidence, "arrival_spread_ms", lg_json_ms(spread));
     json_object_set_new(f->evidence, "step_ms", lg_json_ms(a->step_ns));
@@ -79,12 +64,33 @@ void lg_rule_comm_bound(struct lg_judgement *j)
         json_object_set_new(f->evidence, "gb_per_s",
                             json_real(round(bytes / transfer * 1e3) / 1e3));
     }
-    size = bytes > 0 ? lg_format(" for %.1f MB (%.2f GB/s)", bytes / 1e6, bytes / transfer)
-                     : lg_strdup("");
-    f->sentence = lg_format("The collectives themselves take %s of each %s step (%.0f %%)%s, with "
-                            "the ranks arriving within %s of each other (median): it is the "
-                            "transfer that costs, not a late rank.",
-                            lg_ms(transfer / 1e6).text, lg_ms(a->step_ns / 1e6).text,
-                            100 * f->score, size, lg_ms(spread / 1e6).text);
+    f->sentence = lg_format(
+        "The collectives themselves take %s of each %s step (%.0f %%)%s when nobody is late; the "
+        "ranks arrive within %s of each other (median)%s.",
+        lg_ms(transfer / 1e6).text, lg_ms(a->step_ns / 1e6).text, 100 * f->score, size,
+        lg_ms(spread / 1e6).text,
+        spread < transfer ? ": it is the transfer that costs, not a late rank" : "");
     free(size);
+}
+
+void lg_rule_comm_bound(struct lg_judgement *j)
+{
+    const struct lg_arrivals *a = j->arrivals;
+    struct lg_finding *f;
+    double transfer;
+
+    if (!a)
+        return;
+    transfer = mean_transfer(a);
+    if (transfer < LG_COSTLY * a->step_ns)
+        return;
+    f = lg_add_finding(j, LG_COMM_BOUND);
+    f->stage = LG_BLAME_SYNC;
+    f->rule = LG_RULE_ARRIVAL;
+    f->score = transfer / a->step_ns;
+    f->level = lg_level_of(j, f->score);
+    f->cost_ns_per_step = llround(transfer);
+    f->steps = lg_arrivals_steps(a, 0, a->n);
+    if (!j->brief)
+        explain(a, transfer, f);
 }

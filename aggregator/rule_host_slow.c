@@ -61,6 +61,11 @@ static void sum_up(struct lg_judgement *j, struct lg_finding *f, const char *hos
         if (i == 0 || each->cost_ns_per_step > f->cost_ns_per_step)
             f->cost_ns_per_step = each->cost_ns_per_step;
     }
+    if (j->brief) {
+        json_decref(list);
+        free(rank);
+        return;
+    }
     who = lg_rank_list(rank, j->n_findings);
     json_object_set_new(f->evidence, "host", json_string(host));
     json_object_set_new(f->evidence, "ranks", list);

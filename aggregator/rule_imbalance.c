@@ -183,22 +183,13 @@ static double mean_wait(const struct lg_arrivals *a)
 
 /* ---- the finding ---- */
 
-static struct lg_finding *add(struct lg_judgement *j, const struct costs *c, const char *when)
+static void explain(const struct lg_arrivals *a, const struct costs *c, const double *split,
+                    const char *when, struct lg_finding *f)
 {
-    const struct lg_arrivals *a = j->arrivals;
-    double split[LG_STAGE_COUNT], follows = follows_bytes(a), gain = gain_of_balance(a);
+    double follows = follows_bytes(a), gain = gain_of_balance(a);
     double per_step = c->cost / (double)a->n, mean = a->time_ns / (double)a->n;
-    int stage = split_of_all(a, split);
-    struct lg_finding *f = lg_add_finding(j, LG_IMBALANCE);
     size_t ranks, most = most_latest(a, c, &ranks);
 
-    f->stage = lg_stage_blame(a, stage);
-    f->rule = LG_RULE_ARRIVAL;
-    f->score = c->cost / a->time_ns;
-    f->level = lg_level_of(j, f->score);
-    f->recurrence = LG_RECURRENCE_ROTATING;
-    f->cost_ns_per_step = llround(per_step);
-    f->steps = lg_arrivals_steps(a, 0, a->n);
     json_object_set_new(f->evidence, "costly_steps", json_integer((json_int_t)c->n));
     json_object_set_new(f->evidence, "of_steps", json_integer((json_int_t)a->n));
     json_object_set_new(f->evidence, "step_ms", lg_json_ms(a->step_ns));
@@ -220,6 +211,24 @@ static struct lg_finding *add(struct lg_judgement *j, const struct costs *c, con
                          : "",
         lg_ms(per_step / 1e6).text, lg_ms(mean / 1e6).text, 100 * f->score,
         lg_ms(mean_wait(a) / 1e6).text, lg_ms(gain / 1e6).text);
+}
+
+static struct lg_finding *add(struct lg_judgement *j, const struct costs *c, const char *when)
+{
+    struct lg_arrivals *a = j->arrivals;
+    double split[LG_STAGE_COUNT];
+    struct lg_finding *f = lg_add_finding(j, LG_IMBALANCE);
+
+    lg_arrivals_account(a);
+    f->stage = lg_stage_blame(a, split_of_all(a, split));
+    f->rule = LG_RULE_ARRIVAL;
+    f->score = c->cost / a->time_ns;
+    f->level = lg_level_of(j, f->score);
+    f->recurrence = LG_RECURRENCE_ROTATING;
+    f->cost_ns_per_step = llround(c->cost / (double)a->n);
+    f->steps = lg_arrivals_steps(a, 0, a->n);
+    if (!j->brief)
+        explain(a, c, split, when, f);
     return f;
 }
 

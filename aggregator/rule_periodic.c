@@ -12,9 +12,10 @@
 #include "aggregator/order.h"
 #include "aggregator/recurrence.h"
 
-#define PAUSE       1.5 /* typical steps: a longer one is a pause */
-#define TOGETHER    0.5 /* of the pause's length: every rank has that much of its own */
-#define FEWEST_SEEN 3
+#define PAUSE        1.5 /* typical steps: a longer one is a pause */
+#define TOGETHER     0.5 /* of the pause's length: every rank has that much of its own */
+#define PAUSE_AT_ALL 1.2 /* typical steps: in a pause no rank's step is shorter */
+#define FEWEST_SEEN  3
 
 /* ---- one rank ---- */
 
@@ -49,7 +50,7 @@ static void accuse(struct lg_judgement *j, size_t rank, const bool *big,
                    const struct lg_period *period)
 {
     const struct lg_arrivals *a = j->arrivals;
-    const char *with = lg_coincides(a, big);
+    const char *with = j->brief ? NULL : lg_coincides(a, big);
     struct lg_lateness l = {
         .rank = rank,
         .chosen = big,
@@ -307,6 +308,16 @@ static void add_pauses(struct lg_judgement *j, const struct pauses *p,
         100 * f->score);
 }
 
+/* A glance at one rank: where all pause, it does. */
+static bool may_pause(const struct lg_arrivals *a)
+{
+    size_t last = lg_arrivals_iteration(a, a->n - 1), n = 0;
+
+    for (size_t i = a->first == 0 ? 0 : lg_arrivals_iteration(a, 0); i <= last; i++)
+        n += (double)lg_cycles_duration(a->cycles, 0, i) >= PAUSE_AT_ALL * a->step_ns;
+    return n >= FEWEST_SEEN;
+}
+
 bool lg_rule_pauses(struct lg_judgement *j)
 {
     struct lg_period period;
@@ -315,7 +326,7 @@ bool lg_rule_pauses(struct lg_judgement *j)
     double sum = 0, time = 0;
     bool spoke = false;
 
-    if (j->one_rank)
+    if (j->one_rank || !may_pause(j->arrivals))
         return false;
     read_steps(j->arrivals, &p);
     slot = lg_alloc(p.n, sizeof(*slot));

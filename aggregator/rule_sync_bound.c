@@ -86,12 +86,12 @@ void lg_rule_sync_bound(struct lg_judgement *j)
         struct sums s = sum_rank(&j->scope, r);
 
         if (s.steps == 0 || s.syncs < MANY * (double)s.steps || s.dur <= 0)
-            continue;
+            break; /* on some ranks only, it is those ranks' matter */
         syncs[n] = s.syncs / (double)s.steps;
         wait[n] = s.wait / (double)s.steps;
         dur[n++] = s.dur / (double)s.steps;
     }
-    if (n == a->n_ranks) { /* on some ranks only, it is those ranks' matter */
+    if (n == a->n_ranks) {
         double typical = median_of(wait, n), step = median_of(dur, n);
 
         if (typical >= LG_COSTLY * step)

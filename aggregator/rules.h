@@ -55,6 +55,7 @@ struct lg_judgement {
     struct lg_policy_result published; /* the published policy over the scope */
     struct lg_arrivals *arrivals;      /* while the rules run; NULL: those on arrival abstain */
     const char *abstain;               /* why they do, NULL: they don't; static */
+    bool brief;    /* findings without evidence and words, no suspects, no frontier */
     bool one_rank; /* rules on recurrence are to speak about rank `only` alone */
     size_t only;   /* index of a compared rank */
     size_t n_findings;
@@ -64,17 +65,21 @@ struct lg_judgement {
     struct lg_frontier frontier;
 };
 
-/* Runs every rule over the scope; cycles may be NULL. Fills *j: lg_judgement_free(). */
-void lg_judge(const struct lg_scope *scope, struct lg_cycles *cycles, struct lg_judgement *j);
+/* Runs every rule over the scope. Fills *j: lg_judgement_free(). `published` is the published
+ * policy's answer over it, taken over, or NULL. A brief judgement has the same findings, but of
+ * each only what it accuses of; it takes a part of the time. */
+void lg_judge(const struct lg_scope *scope, struct lg_cycles *cycles, bool brief,
+              const struct lg_policy_result *published, struct lg_judgement *j);
 void lg_judgement_free(struct lg_judgement *j);
 /* The finding that answers for the scope, or NULL: nothing was found, or nothing that may be
  * answered with. */
 const struct lg_finding *lg_judgement_answer(const struct lg_judgement *j);
-/* Of judgements over the whole run and its tumbling windows (in order, `full` steps each but
- * perhaps the last) the one that the report is about; its first finding is the answer then, with
- * the steps of all windows in a row that agree on it. */
+/* Of judgements over the whole run and, brief ones, its tumbling windows (in order, `full` steps
+ * each but perhaps the last) the one that the report is about; its first finding is the answer
+ * then, with the steps of all windows in a row that agree on it. A window is judged again, in full.
+ */
 struct lg_judgement *lg_choose_scope(struct lg_judgement *whole, struct lg_judgement *window,
-                                     size_t n_windows, size_t full);
+                                     size_t n_windows, size_t full, struct lg_cycles *cycles);
 
 /* ---- rules: append their findings to the judgement ---- */
 

@@ -295,11 +295,16 @@ static char *with_steps(const struct lg_diagnosis *d, char *sentence)
     return text;
 }
 
+/* The verdict's rule has said it already. */
+static bool is_said(const struct lg_finding *f, const struct lg_verdict *v)
+{
+    return f->sentence && f->kind == v->kind && f->rank == v->rank;
+}
+
 char *lg_sentence(const struct lg_diagnosis *d, const struct lg_judgement *j,
                   const struct lg_observed *o)
 {
-    const struct lg_finding *f = d->n_findings > 0 ? &d->findings[0] : NULL;
-    bool told = f && f->sentence && f->kind == d->verdict.kind && f->rank == d->verdict.rank;
+    bool said = d->n_findings > 0 && is_said(&d->findings[0], &d->verdict);
 
-    return with_steps(d, told ? lg_strdup(f->sentence) : say(d, j, o));
+    return with_steps(d, said ? lg_strdup(d->findings[0].sentence) : say(d, j, o));
 }

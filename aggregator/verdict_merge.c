@@ -59,8 +59,9 @@ static void add_suspect(struct lg_judgement *j, size_t rank, enum lg_blame stage
 
 static void find_suspects(struct lg_judgement *j)
 {
-    const struct lg_arrivals *a = j->arrivals;
+    struct lg_arrivals *a = j->arrivals;
 
+    lg_arrivals_account(a);
     for (size_t r = 0; r < a->n_ranks; r++) {
         const struct lg_account *account = &a->account[r];
 
@@ -157,8 +158,10 @@ static void tell_pauses(struct lg_judgement *j, bool (*spoke)(struct lg_judgemen
 
 static void judge_arrivals(struct lg_judgement *j)
 {
-    find_suspects(j);
-    lg_frontier_of(j->arrivals, &j->frontier);
+    if (!j->brief) {
+        find_suspects(j);
+        lg_frontier_of(j->arrivals, &j->frontier);
+    }
     for (size_t i = 0; i < sizeof(exclusive) / sizeof(exclusive[0]); i++) {
         if (exclusive[i](j)) {
             lg_rule_host_slow(j);
@@ -168,18 +171,23 @@ static void judge_arrivals(struct lg_judgement *j)
     }
 }
 
-void lg_judge(const struct lg_scope *scope, struct lg_cycles *cycles, struct lg_judgement *j)
+void lg_judge(const struct lg_scope *scope, struct lg_cycles *cycles, bool brief,
+              const struct lg_policy_result *published, struct lg_judgement *j)
 {
-    *j = (struct lg_judgement){.scope = *scope};
+    *j = (struct lg_judgement){.scope = *scope, .brief = brief};
     j->frontier.transfer_ns = j->frontier.exposed_ns = LG_NULL;
-    lg_published_run(scope, &j->published);
+    if (published)
+        j->published = *published;
+    else
+        lg_published_run(scope, &j->published);
     j->arrivals = lg_arrivals_new(cycles, scope, &j->abstain);
     if (j->arrivals)
         judge_arrivals(j);
     for (size_t i = 0; i < sizeof(always) / sizeof(always[0]); i++)
         always[i](j);
     mark_periodic_bounds(j);
-    lg_mark_ambiguous(j);
+    if (!brief)
+        lg_mark_ambiguous(j);
     order(j);
     lg_arrivals_free(j->arrivals);
     j->arrivals = NULL;
@@ -289,26 +297,39 @@ static struct agreement find_agreement(const struct lg_judgement *window, size_t
     return best;
 }
 
+/* Judges the agreement's last window in full; its finding goes to the front, for all the steps on
+ * which the windows agree. */
+static struct lg_judgement *tell(struct lg_judgement *window, const struct agreement *a,
+                                 struct lg_cycles *cycles)
+{
+    struct lg_judgement *last = &window[a->to - 1], full;
+    struct lg_finding *f;
+    size_t same;
+
+    lg_judge(&last->scope, cycles, false, NULL, &full);
+    same = find_same(&full, &last->findings[a->finding]);
+    lg_judgement_free(last);
+    *last = full;
+    move_up(last, same, 0);
+    f = &last->findings[0];
+    if (a->to - a->from < 2)
+        return last;
+    f->steps.first = lg_scope_steps(&window[a->from].scope).first;
+    f->steps.count = 0;
+    for (size_t i = a->from; i < a->to; i++)
+        f->steps.count += lg_scope_steps(&window[i].scope).count;
+    json_object_set_new(f->evidence, "windows", json_integer((json_int_t)(a->to - a->from)));
+    return last;
+}
+
 struct lg_judgement *lg_choose_scope(struct lg_judgement *whole, struct lg_judgement *window,
-                                     size_t n_windows, size_t full)
+                                     size_t n_windows, size_t full, struct lg_cycles *cycles)
 {
     const struct lg_finding *answer = lg_judgement_answer(whole);
     struct agreement a;
-    struct lg_finding *f;
 
     if (n_windows < 2 || (answer && answer->level >= LG_LEVEL_WARNING))
         return whole;
     a = find_agreement(window, n_windows, full);
-    if (a.to == 0)
-        return whole;
-    f = &window[a.to - 1].findings[a.finding];
-    if (a.to - a.from > 1) {
-        f->steps.first = lg_scope_steps(&window[a.from].scope).first;
-        f->steps.count = 0;
-        for (size_t i = a.from; i < a.to; i++)
-            f->steps.count += lg_scope_steps(&window[i].scope).count;
-        json_object_set_new(f->evidence, "windows", json_integer((json_int_t)(a.to - a.from)));
-    }
-    move_up(&window[a.to - 1], a.finding, 0);
-    return &window[a.to - 1];
+    return a.to == 0 ? whole : tell(window, &a, cycles);
 }

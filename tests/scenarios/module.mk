@@ -3,7 +3,8 @@
 
 build/tests/attribution-sim: tests/scenarios/attribution_sim.c $(aggregator_lib_o)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(DEPFLAGS) -o $@ $< $(aggregator_lib_o) $(LIBS) -lm
+	$(call say,CC)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(DEPFLAGS) -o $@ $< $(aggregator_lib_o) $(LIBS) -lm
 
 test_programs += build/tests/attribution-sim
 

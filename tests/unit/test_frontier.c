@@ -34,8 +34,10 @@ static bool open_window(struct window *w, struct lg_run *run)
     scope.to = w->aligned->n_used;
     w->cycles = lg_cycles_new(w->aligned);
     w->arrivals = lg_arrivals_new(w->cycles, &scope, &abstain);
-    if (w->arrivals)
+    if (w->arrivals) {
         lg_frontier_of(w->arrivals, &w->frontier);
+        lg_arrivals_account(w->arrivals);
+    }
     return w->arrivals != NULL;
 }
 
