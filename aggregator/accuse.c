@@ -67,7 +67,7 @@ static double gain_per_step(struct lg_arrivals *a, const struct lg_lateness *l)
 
     if (l->to - l->from < a->n)
         return (double)lg_gain_of_mending(a, &l->rank, 1, l->from, l->to, &time) / n;
-    lg_arrivals_account(a);
+    lg_arrivals_account(a, NULL, NULL);
     return (double)a->account[l->rank].gain_all / n;
 }
 

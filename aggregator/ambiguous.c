@@ -69,7 +69,7 @@ static int64_t gain_of(struct lg_arrivals *a, const size_t *named, size_t n, siz
 {
     if (n > 1 || from > 0 || to < a->n)
         return lg_gain_of_mending(a, named, n, from, to, time);
-    lg_arrivals_account(a);
+    lg_arrivals_account(a, NULL, NULL);
     *time = a->time_ns;
     return a->account[named[0]].gain_all;
 }

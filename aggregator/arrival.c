@@ -138,7 +138,9 @@ static void account_cycle(struct lg_arrivals *a, size_t k, int64_t *list)
     }
 }
 
-void lg_arrivals_account(struct lg_arrivals *a)
+void lg_arrivals_account(struct lg_arrivals *a,
+                         void (*visit)(void *context, const struct lg_arrivals *a, size_t k),
+                         void *context)
 {
     int64_t *list;
 
@@ -146,8 +148,11 @@ void lg_arrivals_account(struct lg_arrivals *a)
         return;
     a->accounted = true;
     list = lg_alloc(a->n_ranks, sizeof(*list));
-    for (size_t k = 0; k < a->n; k++)
+    for (size_t k = 0; k < a->n; k++) {
         account_cycle(a, k, list);
+        if (visit)
+            visit(context, a, k);
+    }
     free(list);
 }
 
@@ -225,6 +230,7 @@ struct lg_arrivals *lg_arrivals_new(struct lg_cycles *cycles, const struct lg_sc
     a = lg_alloc(1, sizeof(*a));
     *a = (struct lg_arrivals){
         .cycles = cycles, .first = from, .n = to - from, .n_ranks = cycles->n_ranks};
+    lg_cycles_prepare(cycles, from, to);
     a->account = lg_alloc(a->n_ranks, sizeof(*a->account));
     a->step_ns = scope_step(a);
     sum_lateness(a);

@@ -53,9 +53,11 @@ struct lg_arrivals {
 /* NULL if nothing may be said about the scope; *abstain is why then. */
 struct lg_arrivals *lg_arrivals_new(struct lg_cycles *cycles, const struct lg_scope *scope,
                                     const char **abstain);
-/* Fills in what lateness is made of and what mending would gain; a pass over all rows, done once.
- */
-void lg_arrivals_account(struct lg_arrivals *arrivals);
+/* Fills in what lateness is made of and what mending would gain: a pass over all rows, done once.
+ * `visit`, if not NULL, is called for each cycle as it goes by. */
+void lg_arrivals_account(struct lg_arrivals *arrivals,
+                         void (*visit)(void *context, const struct lg_arrivals *a, size_t k),
+                         void *context);
 void lg_arrivals_free(struct lg_arrivals *arrivals);
 
 static inline const struct lg_cycle *lg_arrivals_cycle(const struct lg_arrivals *a, size_t k)

@@ -41,6 +41,15 @@ static bool is_merged(const struct lg_cycle_view *v, size_t row)
            value(v->compute, row) != LG_NULL;
 }
 
+/* The column, or NULL where it holds nothing but 0 and LG_NULL and either means no time at all. */
+static const int64_t *unless_empty(const int64_t *column, size_t n)
+{
+    for (size_t i = 0; column && i < n; i++)
+        if (column[i] != 0 && column[i] != LG_NULL)
+            return column;
+    return NULL;
+}
+
 bool lg_cycle_view_of(const struct lg_rank *rank, bool device, struct lg_cycle_view *v)
 {
     *v = (struct lg_cycle_view){
@@ -50,14 +59,38 @@ bool lg_cycle_view_of(const struct lg_rank *rank, bool device, struct lg_cycle_v
     for (int s = 0; s < LG_STAGE_COUNT; s++) {
         v->stage[s] = s == LG_STAGE_other ? NULL : rank->value[stage_column[device][s]];
         v->sync[s] = rank->value[sync_column[device][s]];
+        if (s == LG_STAGE_forward || s == LG_STAGE_backward)
+            continue; /* whether those were measured tells something */
+        v->stage[s] = unless_empty(v->stage[s], rank->n);
+        v->sync[s] = unless_empty(v->sync[s], rank->n);
     }
     v->after[LG_STAGE_backward] = rank->value[after_column[device][0]];
     v->after[LG_STAGE_optimizer] = rank->value[after_column[device][1]];
     v->after[LG_STAGE_other] = rank->value[after_column[device][2]];
-    for (size_t i = 0; i < rank->n; i++)
+    for (size_t i = 0; v->compute && i < rank->n; i++)
         if (is_merged(v, i))
             return true;
+    v->compute = NULL;
     return false;
+}
+
+static void prefetch(const int64_t *column, size_t row)
+{
+    if (column) {
+        __builtin_prefetch(column + row);
+        __builtin_prefetch(column + row + 8);
+    }
+}
+
+void lg_cycle_prefetch(const struct lg_cycle_view *v, size_t row)
+{
+    prefetch(v->dur, row);
+    prefetch(v->compute, row);
+    for (int s = 0; s < LG_STAGE_COUNT; s++) {
+        prefetch(v->stage[s], row);
+        prefetch(v->sync[s], row);
+        prefetch(v->after[s], row);
+    }
 }
 
 static int64_t own_part(int64_t wall, int64_t sync)
@@ -65,47 +98,48 @@ static int64_t own_part(int64_t wall, int64_t sync)
     return wall > sync ? wall - sync : 0;
 }
 
-/* Forward and backward: apart, or both as forward. False: not measured. */
-static bool read_compute(const struct lg_cycle_view *v, size_t row, struct lg_own_row *out,
+/* Forward and backward, which were measured: apart, or both as forward. */
+static void read_compute(const struct lg_cycle_view *v, size_t row, struct lg_own_row *out,
                          int64_t *wall)
 {
     int64_t forward = value(v->stage[LG_STAGE_forward], row),
-            backward = value(v->stage[LG_STAGE_backward], row), compute = value(v->compute, row);
+            backward = value(v->stage[LG_STAGE_backward], row);
     int64_t forward_sync = out->sync[LG_STAGE_forward],
             backward_sync = out->sync[LG_STAGE_backward];
 
-    if (forward != LG_NULL && backward != LG_NULL) {
-        forward = lg_cycle_sane(forward);
-        backward = lg_cycle_sane(backward);
-        compute = forward + backward;
-    } else if (compute == LG_NULL) {
-        return false;
-    } else {
-        compute = lg_cycle_sane(compute);
-    }
-    *wall = compute;
+    *wall = forward != LG_NULL && backward != LG_NULL
+                ? lg_cycle_sane(forward) + lg_cycle_sane(backward)
+                : lg_cycle_sane(value(v->compute, row));
     if (v->merge) {
-        out->own[LG_STAGE_forward] = own_part(compute, forward_sync + backward_sync);
+        out->own[LG_STAGE_forward] = own_part(*wall, forward_sync + backward_sync);
         out->own[LG_STAGE_backward] = 0;
     } else {
-        out->own[LG_STAGE_forward] = own_part(forward, forward_sync);
-        out->own[LG_STAGE_backward] = own_part(backward, backward_sync);
+        out->own[LG_STAGE_forward] = own_part(lg_cycle_sane(forward), forward_sync);
+        out->own[LG_STAGE_backward] = own_part(lg_cycle_sane(backward), backward_sync);
     }
-    return true;
+}
+
+bool lg_cycle_row_measured(const struct lg_cycle_view *v, size_t row)
+{
+    int64_t sync = value(v->sync[LG_STAGE_backward], row);
+    bool merged = v->compute && is_merged(v, row);
+
+    if (sync == LG_NULL && merged)
+        sync = value(v->sync[LG_STAGE_forward], row);
+    return sync != LG_NULL && value(v->dur, row) != LG_NULL &&
+           (merged || (value(v->stage[LG_STAGE_forward], row) != LG_NULL &&
+                       value(v->stage[LG_STAGE_backward], row) != LG_NULL));
 }
 
 static bool read_row(const struct lg_cycle_view *v, size_t row, struct lg_own_row *out)
 {
-    int64_t dur = value(v->dur, row), wall, sync = value(v->sync[LG_STAGE_backward], row);
+    int64_t dur = value(v->dur, row), wall;
 
-    if (sync == LG_NULL && is_merged(v, row))
-        sync = value(v->sync[LG_STAGE_forward], row);
-    if (dur == LG_NULL || sync == LG_NULL)
+    if (!lg_cycle_row_measured(v, row))
         return false;
     for (int s = 0; s < LG_STAGE_COUNT; s++)
         out->sync[s] = or_zero(value(v->sync[s], row));
-    if (!read_compute(v, row, out, &wall))
-        return false;
+    read_compute(v, row, out, &wall);
     dur = lg_cycle_sane(dur) - wall;
     for (int s = 0; s < LG_STAGE_COUNT; s++) {
         if (s == LG_STAGE_forward || s == LG_STAGE_backward)

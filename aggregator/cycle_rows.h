@@ -28,6 +28,10 @@ struct lg_cycle_view {
 /* Returns true if forward and backward could not be told apart in some row. */
 bool lg_cycle_view_of(const struct lg_rank *rank, bool device, struct lg_cycle_view *view);
 
+bool lg_cycle_row_measured(const struct lg_cycle_view *view, size_t row);
+/* The row will be read soon. */
+void lg_cycle_prefetch(const struct lg_cycle_view *view, size_t row);
+
 /* The cycle from the last sync of row `previous` to that of row `last`; rows between them (local
  * steps, steps that other ranks don't have) belong to it as a whole. False: not measured. */
 bool lg_cycle_read(struct lg_cycle_view *view, size_t previous, size_t last,

@@ -12,8 +12,10 @@
 #include "aggregator/cycle_rows.h"
 #include "aggregator/order.h"
 
-#define CACHE_BYTES   ((size_t)128 << 20) /* of rows read: those of a million rank-steps */
-#define TILE_BYTES    ((size_t)1 << 20)   /* filled at a time, since columns lie rank by rank */
+#define TILE_BYTES ((size_t)1 << 20) /* rows read at a time: what processors keep near */
+#define CACHE_BYTES                                                                                \
+    ((size_t)24 << 20)     /* rows kept of a scope that is looked at again and again               \
+                            */
 #define MATERIAL_SYNC 0.01 /* of the time: below it a stage's sync is not a sync point */
 #define IGNORES       0.05 /* below this part of its time a host does not wait for its device */
 #define WARM_UP_LONG  1.5  /* leading steps longer than so many typical ones are warm-up... */
@@ -22,7 +24,6 @@
 struct lg_cycle_cache {
     struct lg_cycle_view *view; /* [rank] */
     struct lg_cycle_row *row;   /* [cycle - begin][rank] */
-    bool *measured;             /* [cycle - begin] on every rank */
     size_t begin, end, capacity;
     int64_t *list; /* room for one number per rank */
 };
@@ -106,15 +107,41 @@ static int64_t steps_missing(const struct lg_aligned *a, size_t rank, size_t ite
            ((int64_t)row[iteration] - (int64_t)row[iteration - 1]);
 }
 
-static bool is_whole(const struct lg_aligned *a, size_t iteration)
+/* Lists the cycles between used iterations that no rank lacks a row of. */
+static void list_cycles(struct lg_cycles *c)
 {
-    if (iteration == 0)
-        return false;
+    const struct lg_aligned *a = c->aligned;
+    bool *broken = lg_alloc(a->n, sizeof(*broken));
+
     for (size_t r = 1; r < a->n_ranks; r++)
-        if (steps_missing(a, r, iteration) != steps_missing(a, 0, iteration))
-            return false;
-    return true;
+        for (size_t it = 1; it < a->n; it++)
+            broken[it] |= steps_missing(a, r, it) != steps_missing(a, 0, it);
+    c->n = 0;
+    for (size_t k = 0; k < a->n_used; k++)
+        if (a->used[k] > 0 && !broken[a->used[k]])
+            c->cycle[c->n++] = (struct lg_cycle){.used = k, .measured = true};
+    free(broken);
 }
+
+/* Which of them were measured, on every rank. */
+static void mark_measured(struct lg_cycles *c)
+{
+    const struct lg_aligned *a = c->aligned;
+
+    for (size_t r = 0; r < c->n_ranks; r++) {
+        const struct lg_cycle_view *view = &c->cache->view[r];
+
+        for (size_t k = 0; k < c->n; k++) {
+            size_t it = lg_cycle_iteration(c, k);
+
+            for (size_t i = a->row[r][it - 1]; i <= a->row[r][it]; i++)
+                if (!lg_cycle_row_measured(view, i))
+                    c->cycle[k].measured = false;
+        }
+    }
+}
+
+/* ---- the rows that were read last ---- */
 
 /* Cycles [from, to), which lie in the cache's range. */
 static void fill_tile(struct lg_cycles *c, size_t from, size_t to)
@@ -122,36 +149,42 @@ static void fill_tile(struct lg_cycles *c, size_t from, size_t to)
     const struct lg_aligned *a = c->aligned;
     struct lg_cycle_cache *cache = c->cache;
 
-    for (size_t k = from; k < to; k++)
-        cache->measured[k - cache->begin] = true;
     for (size_t r = 0; r < c->n_ranks; r++) {
+        if (r + 1 < c->n_ranks)
+            lg_cycle_prefetch(&cache->view[r + 1], a->row[r + 1][lg_cycle_iteration(c, from)]);
         for (size_t k = from; k < to; k++) {
             size_t it = lg_cycle_iteration(c, k);
 
-            if (!lg_cycle_read(&cache->view[r], a->row[r][it - 1], a->row[r][it],
-                               &cache->row[(k - cache->begin) * c->n_ranks + r]))
-                cache->measured[k - cache->begin] = false;
+            lg_cycle_read(&cache->view[r], a->row[r][it - 1], a->row[r][it],
+                          &cache->row[(k - cache->begin) * c->n_ranks + r]);
         }
     }
 }
 
-static void fill_cache(struct lg_cycles *c, size_t begin)
+static size_t tile_of(const struct lg_cycles *c)
 {
-    struct lg_cycle_cache *cache = c->cache;
-    size_t tile = 1 + TILE_BYTES / (c->n_ranks * sizeof(*cache->row));
+    return 1 + TILE_BYTES / (c->n_ranks * sizeof(struct lg_cycle_row));
+}
 
-    cache->begin = begin;
-    cache->end = begin + cache->capacity < c->n ? begin + cache->capacity : c->n;
-    for (size_t k = begin; k < cache->end; k += tile)
-        fill_tile(c, k, k + tile < cache->end ? k + tile : cache->end);
+static void fill_cache(struct lg_cycles *c, size_t begin, size_t end)
+{
+    size_t tile = tile_of(c);
+
+    c->cache->begin = begin;
+    c->cache->end = end;
+    for (size_t k = begin; k < end; k += tile)
+        fill_tile(c, k, k + tile < end ? k + tile : end);
 }
 
 const struct lg_cycle_row *lg_cycle_rows(struct lg_cycles *c, size_t cycle)
 {
     struct lg_cycle_cache *cache = c->cache;
 
-    if (cycle < cache->begin || cycle >= cache->end)
-        fill_cache(c, cycle);
+    if (cycle < cache->begin || cycle >= cache->end) {
+        size_t end = cycle + (tile_of(c) < cache->capacity ? tile_of(c) : cache->capacity);
+
+        fill_cache(c, cycle, end < c->n ? end : c->n);
+    }
     return &cache->row[(cycle - cache->begin) * c->n_ranks];
 }
 
@@ -166,7 +199,6 @@ static void make_cache(struct lg_cycles *c)
         cache->capacity = 2;
     cache->view = lg_alloc(c->n_ranks, sizeof(*cache->view));
     cache->row = lg_alloc(cache->capacity * c->n_ranks, sizeof(*cache->row));
-    cache->measured = lg_alloc(cache->capacity, sizeof(*cache->measured));
     cache->list = lg_alloc(c->n_ranks, sizeof(*cache->list));
 }
 
@@ -176,7 +208,6 @@ static void free_cache(struct lg_cycle_cache *cache)
         return;
     free(cache->view);
     free(cache->row);
-    free(cache->measured);
     free(cache->list);
     free(cache);
 }
@@ -401,8 +432,8 @@ static void set_cycle(struct lg_cycles *c, size_t k)
     const struct lg_cycle_row *row = lg_cycle_rows(c, k);
     int64_t *lateness = &c->lateness[k * c->n_ranks];
 
-    cycle->measured = c->cache->measured[k - c->cache->begin];
-    if (!cycle->measured || c->n_ranks == 0)
+    cycle->set = true;
+    if (c->n_ranks == 0)
         return;
     set_arrivals(c, cycle, row, lateness);
     set_waits(c, cycle, row);
@@ -410,6 +441,17 @@ static void set_cycle(struct lg_cycles *c, size_t k)
         set_mutual_waits(c, cycle, row);
         add_stretches(c, row, lateness);
     }
+}
+
+void lg_cycles_prepare(struct lg_cycles *c, size_t from, size_t to)
+{
+    if (from == to)
+        return;
+    if (to - from <= c->cache->capacity && (from < c->cache->begin || to > c->cache->end))
+        fill_cache(c, from, to);
+    for (size_t k = from; k < to; k++)
+        if (c->cycle[k].measured && !c->cycle[k].set)
+            set_cycle(c, k);
 }
 
 /* Cycles begin where all ranks have been measured: rows before the first collective have not. */
@@ -421,9 +463,6 @@ static void drop_unmeasured_begin(struct lg_cycles *c)
         drop++;
     c->n -= drop;
     memmove(c->cycle, c->cycle + drop, c->n * sizeof(*c->cycle));
-    memmove(c->lateness, c->lateness + drop * c->n_ranks, c->n * c->n_ranks * sizeof(*c->lateness));
-    if (drop > 0)
-        c->cache->begin = c->cache->end = 0; /* its cycles have other numbers now */
 }
 
 static size_t holes(const struct lg_cycles *c)
@@ -435,28 +474,23 @@ static size_t holes(const struct lg_cycles *c)
     return n;
 }
 
-/* Reads all cycles on one of the clocks. */
+/* Finds the cycles on one of the clocks. */
 static void build(struct lg_cycles *c, bool device)
 {
-    const struct lg_aligned *a = c->aligned;
-
     c->device = device;
-    c->n = c->warm_up = 0;
+    c->warm_up = 0;
     c->merged = false;
     for (size_t r = 0; r < c->n_ranks; r++)
-        c->merged |= lg_cycle_view_of(a->rank[r], device, &c->cache->view[r]);
+        c->merged |= lg_cycle_view_of(c->aligned->rank[r], device, &c->cache->view[r]);
     for (size_t r = 0; r < c->n_ranks; r++)
         c->cache->view[r].merge = c->merged;
-    for (size_t k = 0; k < a->n_used; k++)
-        if (is_whole(a, a->used[k]))
-            c->cycle[c->n++] = (struct lg_cycle){.used = k};
+    c->cache->begin = c->cache->end = 0; /* of another clock, perhaps */
+    list_cycles(c);
     c->step_ns = run_step(c);
     drop_warm_up(c);
-    c->cache->begin = c->cache->end = 0; /* of another clock, perhaps */
-    c->several = several_sync_points(c);
-    for (size_t k = 0; k < c->n; k++)
-        set_cycle(c, k);
+    mark_measured(c);
     drop_unmeasured_begin(c);
+    c->several = several_sync_points(c);
 }
 
 static bool all_have_device_times(const struct lg_aligned *a)

@@ -49,7 +49,8 @@ struct lg_cycle_row {
 
 struct lg_cycle {
     size_t used;           /* index in aligned->used of the step that ends it */
-    bool measured;         /* on every rank; if not, nothing below is set */
+    bool measured;         /* on every rank */
+    bool set;              /* what follows is there: lg_cycles_prepare() */
     uint32_t latest;       /* rank index with the largest A, the lowest of equals */
     int64_t arrival;       /* largest A */
     int64_t second;        /* largest A of the other ranks */
@@ -79,6 +80,9 @@ struct lg_cycles {
 struct lg_cycles *lg_cycles_new(const struct lg_aligned *aligned);
 void lg_cycles_free(struct lg_cycles *cycles);
 
+/* Sets the measured ones of cycles [from, to), and their lateness; keeps their rows if there is
+ * room for all of them. */
+void lg_cycles_prepare(struct lg_cycles *cycles, size_t from, size_t to);
 /* The rows of all ranks, [rank], of a measured cycle; good until the next call. */
 const struct lg_cycle_row *lg_cycle_rows(struct lg_cycles *cycles, size_t cycle);
 /* Iteration (index in the aligned arrays) of a cycle. */

@@ -136,7 +136,7 @@ static struct lg_judgement *judge_windows(const struct lg_scope *all, struct lg_
 
         scope.from = all->from + i * window;
         scope.to = scope.from + window < all->to ? scope.from + window : all->to;
-        lg_judge(&scope, cycles, true, NULL, &list[i]);
+        lg_judge(&scope, cycles, true, &list[i]);
     }
     return list;
 }
@@ -221,28 +221,16 @@ static void answer(struct lg_diagnosis *d, struct lg_judgement *j, const struct 
     lg_observed_free(&observed);
 }
 
-/* The published policy over the whole run wants room for all of its rows: it goes first, and gives
- * the room back. */
-static void judge_whole_published(const struct lg_scope *all, struct lg_policy_result *result)
-{
-    lg_published_run(all, result);
-    free(all->scratch->rows);
-    *all->scratch = (struct lg_scratch){0};
-}
-
 static void judge(struct lg_diagnosis *d, const struct lg_scope *all)
 {
-    struct lg_policy_result published;
+    struct lg_cycles *cycles = lg_cycles_new(all->aligned);
     struct lg_judgement *window, whole;
-    struct lg_cycles *cycles;
     size_t n;
 
-    judge_whole_published(all, &published);
     judge_last(d, all);
     lg_means(all->aligned, d);
-    cycles = lg_cycles_new(all->aligned);
     window = judge_windows(all, cycles, d->window, &n);
-    lg_judge(all, cycles, false, &published, &whole);
+    lg_judge(all, cycles, false, &whole);
     fill_windows(d, &whole, window, n);
     answer(d, lg_choose_scope(&whole, window, n, d->window, cycles), all);
     lg_note_arrivals(d, cycles, &whole);
@@ -261,9 +249,7 @@ struct lg_diagnosis *lg_diagnose(const struct lg_run *run,
     const struct lg_diagnose_options *o = options ? options : &defaults;
     struct lg_diagnosis *d = new_diagnosis(run, o->window);
     struct lg_aligned *a = lg_align(run, o->first_step, o->last_step);
-    struct lg_scratch scratch = {0};
-    struct lg_scope all = {
-        .aligned = a, .to = a->n_used, .strategy = d->strategy, .scratch = &scratch};
+    struct lg_scope all = {.aligned = a, .to = a->n_used, .strategy = d->strategy};
     size_t n_declared;
     int32_t *declared = declared_ranks(run, &n_declared), *expected;
 
@@ -272,7 +258,6 @@ struct lg_diagnosis *lg_diagnose(const struct lg_run *run,
     expected = expected_ranks(d, a, &all.n_expected);
     all.expected = expected;
     judge(d, &all);
-    free(scratch.rows);
     free(declared);
     free(expected);
     lg_aligned_free(a);

@@ -9,13 +9,19 @@
 #define TIE_NS   500e3 /* ranks so close to the front lead together... */
 #define TIE_STEP 0.02  /* ...or within this part of a step */
 
-/* Adds one cycle; alone[part * n_ranks + rank] counts who leads alone. */
-static void add_cycle(const struct lg_arrivals *a, size_t k, int64_t *prefix, size_t *alone,
-                      struct lg_frontier *f)
+struct sums {
+    struct lg_frontier *frontier;
+    int64_t *prefix; /* [rank] */
+    size_t *alone;   /* [part * n_ranks + rank] how often it leads alone */
+};
+
+static void add_cycle(void *context, const struct lg_arrivals *a, size_t k)
 {
+    const struct sums *sums = context;
+    struct lg_frontier *f = sums->frontier;
     const struct lg_cycle_row *row = lg_cycle_rows(a->cycles, a->first + k);
     double tie = fmax(TIE_NS, TIE_STEP * a->step_ns);
-    int64_t front = 0;
+    int64_t front = 0, *prefix = sums->prefix;
 
     for (size_t r = 0; r < a->n_ranks; r++)
         prefix[r] = 0;
@@ -35,7 +41,7 @@ static void add_cycle(const struct lg_arrivals *a, size_t k, int64_t *prefix, si
         }
         f->increment_ns[p] += front - before;
         if (leaders == 1)
-            alone[(size_t)p * a->n_ranks + leader]++;
+            sums->alone[(size_t)p * a->n_ranks + leader]++;
     }
     f->transfer_ns += lg_arrivals_cycle(a, k)->transfer;
     f->exposed_ns += lg_arrivals_cycle(a, k)->arrival + lg_arrivals_cycle(a, k)->transfer;
@@ -49,18 +55,20 @@ static int32_t leader_of(const struct lg_arrivals *a, const size_t *alone)
     return LG_NO_RANK;
 }
 
-void lg_frontier_of(const struct lg_arrivals *a, struct lg_frontier *f)
+void lg_frontier_of(struct lg_arrivals *a, struct lg_frontier *f)
 {
-    int64_t *prefix = lg_alloc(a->n_ranks, sizeof(*prefix));
-    size_t *alone = lg_alloc(LG_PART_COUNT * a->n_ranks, sizeof(*alone));
+    struct sums sums = {
+        .frontier = f,
+        .prefix = lg_alloc(a->n_ranks, sizeof(*sums.prefix)),
+        .alone = lg_alloc(LG_PART_COUNT * a->n_ranks, sizeof(*sums.alone)),
+    };
 
     *f = (struct lg_frontier){.n_stages = LG_PART_COUNT, .cycles = (int64_t)a->n};
-    for (size_t k = 0; k < a->n; k++)
-        add_cycle(a, k, prefix, alone, f);
+    lg_arrivals_account(a, add_cycle, &sums);
     for (int p = 0; p < LG_PART_COUNT; p++) {
         f->stage[p] = lg_part_name(p);
-        f->leader[p] = leader_of(a, &alone[(size_t)p * a->n_ranks]);
+        f->leader[p] = leader_of(a, &sums.alone[(size_t)p * a->n_ranks]);
     }
-    free(prefix);
-    free(alone);
+    free(sums.prefix);
+    free(sums.alone);
 }

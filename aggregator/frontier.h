@@ -7,8 +7,9 @@
 
 #include "aggregator/arrival.h"
 
-/* Sums over the scope's cycles: the increments are >= 0 and add up with the transfer to exposed,
- * exactly. A part's leader is the rank that leads alone in more than half of the cycles. */
-void lg_frontier_of(const struct lg_arrivals *arrivals, struct lg_frontier *frontier);
+/* Accounts of the arrivals are filled in on the way. Sums over the scope's cycles: the increments
+ * are >= 0 and add up with the transfer to exposed, exactly. A part's leader is the rank that leads
+ * alone in more than half of the cycles. */
+void lg_frontier_of(struct lg_arrivals *arrivals, struct lg_frontier *frontier);
 
 #endif

@@ -92,6 +92,14 @@ struct lg_policy_row {
     int64_t value[LG_METRIC_COUNT][2]; /* ns; [0] CPU, [1] GPU clock; LG_NULL: not measured */
 };
 
+/* Rows of ranks that all have the same steps, by rank and step, made one at a time as they are
+ * wanted: a run need not be there twice. */
+struct lg_policy_source {
+    size_t n_ranks, n_steps;
+    void (*row)(const void *context, size_t rank, size_t step, struct lg_policy_row *row);
+    const void *context;
+};
+
 struct lg_policy_input {
     const struct lg_policy_row *rows; /* any order */
     size_t n_rows;
@@ -99,6 +107,7 @@ struct lg_policy_input {
     size_t n_expected;
     int64_t window; /* last steps to use; below 1 counts as 1 */
     enum lg_strategy strategy;
+    const struct lg_policy_source *source; /* NULL, or instead of rows; all of its steps are used */
 };
 
 /* A rank's averages over the window's steps. */

@@ -175,19 +175,15 @@ static double mean_if(bool available, double sum, const struct sums *s)
     return available ? sum / (double)s->steps : (double)NAN;
 }
 
-static void average(const struct table *t, const struct slice *slice, enum lg_clock clock,
-                    struct lg_policy_rank *r)
+static void finish(const struct sums *s, struct lg_policy_rank *r)
 {
-    struct sums s = {.clock = clock};
     bool traced;
 
-    r->rank = t->row[slice->begin]->rank;
-    each_row(t, slice, add_row, &s);
     for (int m = 0; m < LG_METRIC_COUNT; m++) {
         bool available =
-            s.steps > 0 && (is_occurrence(m) ? s.measured[m] > 0 : s.measured[m] == s.steps);
+            s->steps > 0 && (is_occurrence(m) ? s->measured[m] > 0 : s->measured[m] == s->steps);
 
-        r->mean[m] = mean_if(available, s.sum[m], &s);
+        r->mean[m] = mean_if(available, s->sum[m], s);
         if (available)
             r->available |= (uint8_t)(1u << m);
     }
@@ -195,8 +191,18 @@ static void average(const struct table *t, const struct slice *slice, enum lg_cl
     r->compute = r->mean[LG_METRIC_forward] + r->mean[LG_METRIC_backward] +
                  r->mean[LG_METRIC_optimizer_step];
     traced = lg_policy_has(r, LG_METRIC_traced_step_time);
-    r->residual = mean_if(traced && !isnan(r->compute), s.residual, &s);
-    r->step_time = mean_if(traced && lg_policy_has(r, LG_METRIC_input_wait), s.step_time, &s);
+    r->residual = mean_if(traced && !isnan(r->compute), s->residual, s);
+    r->step_time = mean_if(traced && lg_policy_has(r, LG_METRIC_input_wait), s->step_time, s);
+}
+
+static void average(const struct table *t, const struct slice *slice, enum lg_clock clock,
+                    struct lg_policy_rank *r)
+{
+    struct sums s = {.clock = clock};
+
+    r->rank = t->row[slice->begin]->rank;
+    each_row(t, slice, add_row, &s);
+    finish(&s, r);
 }
 
 static int by_value(const void *a, const void *b)
@@ -231,31 +237,85 @@ static void count_universe(const struct lg_policy_input *input, struct lg_policy
     free(rank);
 }
 
+static void count_metrics(struct lg_policy_result *result)
+{
+    for (size_t r = 0; r < result->n_ranks; r++)
+        for (int m = 0; m < LG_METRIC_COUNT; m++)
+            result->with_metric[m] += lg_policy_has(&result->ranks[r], m);
+}
+
+static void average_table(const struct table *t, bool gpu, struct lg_policy_result *result)
+{
+    result->clock = gpu && t->n_steps > 0 ? LG_CLOCK_GPU : LG_CLOCK_CPU;
+    result->steps_used = (int64_t)t->n_steps;
+    result->first_step = t->n_steps ? t->step[0] : LG_NULL;
+    result->last_step = t->n_steps ? t->step[t->n_steps - 1] : LG_NULL;
+    result->n_ranks = t->n_slices;
+    result->ranks = lg_alloc(t->n_slices, sizeof(*result->ranks));
+    for (size_t s = 0; s < t->n_slices; s++)
+        average(t, &t->slice[s], result->clock, &result->ranks[s]);
+}
+
+static bool source_has_gpu(const struct lg_policy_source *source)
+{
+    struct lg_policy_row row;
+    bool gpu = true;
+
+    for (size_t r = 0; gpu && r < source->n_ranks; r++) {
+        for (size_t k = 0; gpu && k < source->n_steps; k++) {
+            source->row(source->context, r, k, &row);
+            check_clock(&row, &gpu);
+        }
+    }
+    return gpu;
+}
+
+static void average_source(const struct lg_policy_source *source, struct lg_policy_result *result)
+{
+    struct lg_policy_row row = {0};
+
+    result->first_step = result->last_step = LG_NULL;
+    if (source->n_ranks == 0 || source->n_steps == 0)
+        return;
+    result->clock = source_has_gpu(source) ? LG_CLOCK_GPU : LG_CLOCK_CPU;
+    result->steps_used = (int64_t)source->n_steps;
+    result->n_ranks = source->n_ranks;
+    result->ranks = lg_alloc(source->n_ranks, sizeof(*result->ranks));
+    for (size_t r = 0; r < source->n_ranks; r++) {
+        struct sums s = {.clock = result->clock};
+
+        for (size_t k = 0; k < source->n_steps; k++) {
+            source->row(source->context, r, k, &row);
+            add_row(&row, &s);
+            if (k == 0)
+                result->first_step = row.step;
+        }
+        result->last_step = row.step;
+        result->ranks[r].rank = row.rank;
+        finish(&s, &result->ranks[r]);
+    }
+}
+
 size_t lg_policy_average(const struct lg_policy_input *input, struct lg_policy_result *result)
 {
     struct table t = {0};
     bool gpu = true;
     size_t with_rows;
 
-    sort_rows(input, &t);
-    slice_rows(&t);
-    find_steps(&t, input->window);
-    for (size_t s = 0; gpu && s < t.n_slices; s++)
-        each_row(&t, &t.slice[s], check_clock, &gpu);
-    result->clock = gpu && t.n_steps > 0 ? LG_CLOCK_GPU : LG_CLOCK_CPU;
-    result->steps_used = (int64_t)t.n_steps;
-    result->first_step = t.n_steps ? t.step[0] : LG_NULL;
-    result->last_step = t.n_steps ? t.step[t.n_steps - 1] : LG_NULL;
-    result->n_ranks = t.n_slices;
-    result->ranks = lg_alloc(t.n_slices, sizeof(*result->ranks));
-    for (size_t s = 0; s < t.n_slices; s++) {
-        average(&t, &t.slice[s], result->clock, &result->ranks[s]);
-        for (int m = 0; m < LG_METRIC_COUNT; m++)
-            result->with_metric[m] += lg_policy_has(&result->ranks[s], m);
+    if (input->source) {
+        average_source(input->source, result);
+    } else {
+        sort_rows(input, &t);
+        slice_rows(&t);
+        find_steps(&t, input->window);
+        for (size_t s = 0; gpu && s < t.n_slices; s++)
+            each_row(&t, &t.slice[s], check_clock, &gpu);
+        average_table(&t, gpu, result);
+        free(t.row);
+        free(t.slice);
+        free(t.step);
     }
+    count_metrics(result);
     count_universe(input, result, &with_rows);
-    free(t.row);
-    free(t.slice);
-    free(t.step);
     return with_rows;
 }

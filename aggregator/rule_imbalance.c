@@ -219,7 +219,7 @@ static struct lg_finding *add(struct lg_judgement *j, const struct costs *c, con
     double split[LG_STAGE_COUNT];
     struct lg_finding *f = lg_add_finding(j, LG_IMBALANCE);
 
-    lg_arrivals_account(a);
+    lg_arrivals_account(a, NULL, NULL);
     f->stage = lg_stage_blame(a, split_of_all(a, split));
     f->rule = LG_RULE_ARRIVAL;
     f->score = c->cost / a->time_ns;

@@ -26,40 +26,31 @@ static void all_left_out(struct lg_policy_result *result)
         result->share[s] = (double)NAN;
 }
 
-static struct lg_policy_row *room_for(struct lg_scratch *scratch, size_t rows)
+static void make_row(const void *context, size_t rank, size_t step, struct lg_policy_row *row)
 {
-    if (rows > scratch->capacity) {
-        free(scratch->rows); /* what it held is not needed any more */
-        scratch->rows = lg_realloc(NULL, rows, sizeof(*scratch->rows));
-        scratch->capacity = rows;
-    }
-    return scratch->rows;
+    const struct lg_scope *scope = context;
+
+    lg_aligned_policy_row(scope->aligned, rank, scope->aligned->used[scope->from + step], row);
 }
 
 void lg_published_run(const struct lg_scope *scope, struct lg_policy_result *result)
 {
     const struct lg_aligned *a = scope->aligned;
-    size_t steps = scope->to - scope->from, n = 0;
-    struct lg_policy_row *row;
-    struct lg_policy_input input;
-
-    if (a->n > 0 && a->n_used == 0) {
-        all_left_out(result);
-        return;
-    }
-    row = room_for(scope->scratch, a->n_ranks * steps);
-    for (size_t r = 0; r < a->n_ranks; r++)
-        for (size_t k = scope->from; k < scope->to; k++)
-            lg_aligned_policy_row(a, r, a->used[k], &row[n++]);
-    input = (struct lg_policy_input){
-        .rows = row,
-        .n_rows = n,
+    struct lg_policy_source source = {.n_ranks = a->n_ranks,
+                                      .n_steps = scope->to - scope->from,
+                                      .row = make_row,
+                                      .context = scope};
+    struct lg_policy_input input = {
+        .source = &source,
         .expected = scope->expected,
         .n_expected = scope->n_expected,
-        .window = (int64_t)steps,
         .strategy = scope->strategy,
     };
-    lg_policy_run(&input, result);
+
+    if (a->n > 0 && a->n_used == 0)
+        all_left_out(result);
+    else
+        lg_policy_run(&input, result);
 }
 
 static bool stands_alone(enum lg_kind kind)

@@ -24,12 +24,6 @@
 struct lg_arrivals;
 struct lg_cycles;
 
-/* Room for a window's rows, used again from window to window; free rows. */
-struct lg_scratch {
-    struct lg_policy_row *rows;
-    size_t capacity;
-};
-
 /* A stretch of comparable iterations: aligned->used[from .. to). */
 struct lg_scope {
     const struct lg_aligned *aligned;
@@ -37,7 +31,6 @@ struct lg_scope {
     enum lg_strategy strategy;
     const int32_t *expected; /* declared ranks, sorted; n_expected 0: none */
     size_t n_expected;
-    struct lg_scratch *scratch;
 };
 
 /* What the rows can't tell, and about which ranks. */
@@ -65,11 +58,10 @@ struct lg_judgement {
     struct lg_frontier frontier;
 };
 
-/* Runs every rule over the scope. Fills *j: lg_judgement_free(). `published` is the published
- * policy's answer over it, taken over, or NULL. A brief judgement has the same findings, but of
- * each only what it accuses of; it takes a part of the time. */
+/* Runs every rule over the scope. Fills *j: lg_judgement_free(). A brief judgement has the same
+ * findings, but of each only what it accuses of; it takes a part of the time. */
 void lg_judge(const struct lg_scope *scope, struct lg_cycles *cycles, bool brief,
-              const struct lg_policy_result *published, struct lg_judgement *j);
+              struct lg_judgement *j);
 void lg_judgement_free(struct lg_judgement *j);
 /* The finding that answers for the scope, or NULL: nothing was found, or nothing that may be
  * answered with. */

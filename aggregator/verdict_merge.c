@@ -59,9 +59,8 @@ static void add_suspect(struct lg_judgement *j, size_t rank, enum lg_blame stage
 
 static void find_suspects(struct lg_judgement *j)
 {
-    struct lg_arrivals *a = j->arrivals;
+    const struct lg_arrivals *a = j->arrivals;
 
-    lg_arrivals_account(a);
     for (size_t r = 0; r < a->n_ranks; r++) {
         const struct lg_account *account = &a->account[r];
 
@@ -159,8 +158,8 @@ static void tell_pauses(struct lg_judgement *j, bool (*spoke)(struct lg_judgemen
 static void judge_arrivals(struct lg_judgement *j)
 {
     if (!j->brief) {
-        find_suspects(j);
         lg_frontier_of(j->arrivals, &j->frontier);
+        find_suspects(j);
     }
     for (size_t i = 0; i < sizeof(exclusive) / sizeof(exclusive[0]); i++) {
         if (exclusive[i](j)) {
@@ -172,14 +171,11 @@ static void judge_arrivals(struct lg_judgement *j)
 }
 
 void lg_judge(const struct lg_scope *scope, struct lg_cycles *cycles, bool brief,
-              const struct lg_policy_result *published, struct lg_judgement *j)
+              struct lg_judgement *j)
 {
     *j = (struct lg_judgement){.scope = *scope, .brief = brief};
     j->frontier.transfer_ns = j->frontier.exposed_ns = LG_NULL;
-    if (published)
-        j->published = *published;
-    else
-        lg_published_run(scope, &j->published);
+    lg_published_run(scope, &j->published);
     j->arrivals = lg_arrivals_new(cycles, scope, &j->abstain);
     if (j->arrivals)
         judge_arrivals(j);
@@ -306,7 +302,7 @@ static struct lg_judgement *tell(struct lg_judgement *window, const struct agree
     struct lg_finding *f;
     size_t same;
 
-    lg_judge(&last->scope, cycles, false, NULL, &full);
+    lg_judge(&last->scope, cycles, false, &full);
     same = find_same(&full, &last->findings[a->finding]);
     lg_judgement_free(last);
     *last = full;

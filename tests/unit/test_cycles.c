@@ -52,6 +52,7 @@ static struct lg_cycles *cycles_of(struct bench *b)
     reset(b);
     b->aligned = lg_align(b->run, LG_NULL, LG_NULL);
     b->cycles = lg_cycles_new(b->aligned);
+    lg_cycles_prepare(b->cycles, 0, b->cycles->n);
     return b->cycles;
 }
 

@@ -36,7 +36,6 @@ static bool open_window(struct window *w, struct lg_run *run)
     w->arrivals = lg_arrivals_new(w->cycles, &scope, &abstain);
     if (w->arrivals) {
         lg_frontier_of(w->arrivals, &w->frontier);
-        lg_arrivals_account(w->arrivals);
     }
     return w->arrivals != NULL;
 }
