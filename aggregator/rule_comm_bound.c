@@ -50,11 +50,19 @@ static double mean_bytes(const struct lg_arrivals *a)
     return n ? sum / (double)n : (double)NAN;
 }
 
+/* "", " for 16.8 MB (2.10 GB/s)"; bytes per ns are GB per s. */
+static char *size_words(double bytes, double transfer)
+{
+    if (!(bytes >= 1)) /* NAN: not known */
+        return lg_strdup("");
+    return bytes >= 1e6 ? lg_format(" for %.1f MB (%.2f GB/s)", bytes / 1e6, bytes / transfer)
+                        : lg_format(" for %.1f kB", bytes / 1e3);
+}
+
 static void explain(const struct lg_arrivals *a, double transfer, struct lg_finding *f)
 {
     double bytes = mean_bytes(a), spread = median_spread(a);
-    char *size = bytes > 0 ? lg_format(" for %.1f MB (%.2f GB/s)", bytes / 1e6, bytes / transfer)
-                           : lg_strdup("");
+    char *size = size_words(bytes, transfer);
 
     json_object_set_new(f->evidence, "transfer_ms", lg_json_ms(transfer));
     json_object_set_new(f->evidence, "arrival_spread_ms", lg_json_ms(spread));
