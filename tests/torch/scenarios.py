@@ -158,7 +158,8 @@ shape("evaluation through the DDP wrapper", "eval_between", {"MODE": "ddp"}, qui
 shape("GAN, two optimizers", "gan")
 shape("activation checkpointing, reentrant", "checkpointing", {"REENTRANT": 1}, quick=True)
 shape("activation checkpointing", "checkpointing")
-shape("gradients averaged by hand", "manual_allreduce", waits=("input", "forward", "backward"))
+shape("gradients averaged by hand", "manual_allreduce",
+      waits=("input", "forward", "backward"))
 shape("gradients averaged by hand, asynchronously", "manual_allreduce", {"ASYNC": 1})
 shape("IterableDataset, two workers, three epochs", "iterable_workers",
       columns=stages(input=None), steps=45)
@@ -173,7 +174,7 @@ shape("local SGD, ranks with unequal steps", "local_sgd", {"RAGGED": 1}, ragged=
       columns=stages(host=None))
 shape("optimizer inside backward", "opt_in_backward", columns=stages(optimizer="backward"))
 shape("inner epochs, as in PPO", "inner_epochs")
-shape("FSDP2", "fsdp2", since=(2, 7), quick=True, waits=("backward",))
+shape("FSDP2", "fsdp2", since=(2, 7), quick=True)
 shape("compiled model", "compile_ddp", since=(2, 2))
 shape("compiled model and optimizer", "compile_ddp", {"COMPILE_OPT": 1}, since=(2, 2),
       columns=stages(optimizer="other"))
