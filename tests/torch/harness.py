@@ -1,5 +1,5 @@
-"""Runs the jobs of this directory bare or under `laggard run`, and collects what came out: exit status,
-output, the jobs' own truth, and laggard's rows and report."""
+"""Runs the jobs of this directory bare or under `laggard run`, and collects what came out: exit
+status, output, the jobs' own truth, and laggard's rows and report."""
 import json
 import os
 import random

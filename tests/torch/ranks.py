@@ -1,6 +1,6 @@
-"""ranks.py N OUT COMMAND...: starts COMMAND N times with the environment that torchrun would give, the
-output of rank R in OUT/R.out and OUT/R.err. Leaves with the first bad status. (A launcher that does
-not import torch: seconds faster than torchrun.)
+"""ranks.py N OUT COMMAND...: starts COMMAND N times with the environment that torchrun would give,
+the output of rank R in OUT/R.out and OUT/R.err. Leaves with the first bad status. (A launcher
+that does not import torch: seconds faster than torchrun.)
 """
 import os
 import signal

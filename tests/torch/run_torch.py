@@ -2,8 +2,8 @@
 """run_torch.py [--quick] [--list] [--torch VERSION|debian]... [--python PATH]... [PATTERN...]
 
 Runs the scenarios of real PyTorch trainings against build/laggard, all or those whose name contains
-a PATTERN, on each torch named (tools/torch-env makes it; 2.15.0 if none is). --quick: the subset for
-every `make test`. Prints one line a scenario, and a closing line "N passed, N failed, N skipped";
+a PATTERN, on each torch named (tools/torch-env makes it; 2.15.0 if none is). --quick: the subset
+for every `make test`. Prints one line a scenario, and a closing line "N passed, N failed, N skipped";
 leaves with 1 if any failed. A failed run's files are kept.
 """
 import argparse

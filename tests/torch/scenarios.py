@@ -228,7 +228,7 @@ def guest(bench, c):
         extra = {m for m in set(b["maps"]) - set(a["maps"]) if not ordinary(m)}
         ours = {m for m in extra if m.endswith("liblaggard.so") or ".spool" in m}
         c.equal(extra, ours, f"rank {rank}: mapped files")
-        c.that(any(m.endswith("liblaggard.so") for m in ours), f"rank {rank}: the library is loaded")
+        c.that(any(m.endswith("liblaggard.so") for m in ours), f"rank {rank}: library loaded")
 
 
 def kind(descriptor):
@@ -263,7 +263,8 @@ def complete_steps_are_there(c, run, ranks, what):
         last = len(run.truth.get(rank, []))
         rows = run.rows.get(rank, [])
         c.that(last > 0, f"{what}: rank {rank} had no complete step to lose")
-        c.that(len(rows) >= last, f"{what}: rank {rank} has {len(rows)} rows of {last} complete steps")
+        c.that(len(rows) >= last,
+               f"{what}: rank {rank} has {len(rows)} rows of {last} complete steps")
         checks.partition(c, run, rank)
 
 

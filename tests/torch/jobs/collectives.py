@@ -1,4 +1,4 @@
-"""Every kind of collective that Gloo has, in each iteration of a training, also in a second group."""
+"""Every kind of collective that Gloo has, in each iteration of a training; a second group too."""
 import torch
 import torch.distributed as dist
 

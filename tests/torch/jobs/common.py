@@ -1,5 +1,6 @@
-"""What the training jobs of this directory share: process group, seeds, data, a small model, injected
-sleeps, and a truth file. A job is an ordinary training script; nothing here knows of any tracer.
+"""What the training jobs of this directory share: process group, seeds, data, a small model,
+injected sleeps, and a truth file. A job is an ordinary training script; nothing here knows of any
+tracer.
 
 Environment:
 STEPS   iterations (default 20); a job with epochs splits them
@@ -202,8 +203,8 @@ class Samples(Dataset):
 
 
 class Net(nn.Module):
-    """A small classifier. While training it can be slow in forward, and in backward before the first
-    gradient of a parameter exists, that is before any gradient is synchronised."""
+    """A small classifier. While training it can be slow in forward, and in backward before the
+    first gradient of a parameter exists, that is before any gradient is synchronised."""
 
     def __init__(self, job, inputs=WIDTH, outputs=CLASSES, hidden=64):
         super().__init__()

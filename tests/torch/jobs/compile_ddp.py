@@ -1,4 +1,4 @@
-"""torch.compile of the model (backend aot_eager). COMPILE_OPT=1: the optimizer step is compiled too."""
+"""torch.compile of the model (backend aot_eager). COMPILE_OPT=1: of the optimizer step too."""
 import torch
 
 from common import Job, knob, loss_of

@@ -1,5 +1,5 @@
-"""The optimizer runs inside backward: as soon as a parameter's gradient is there, it is averaged and
-applied."""
+"""The optimizer runs inside backward: as soon as a parameter's gradient is there, it is averaged
+and applied."""
 import torch.distributed as dist
 
 from common import Job, loss_of

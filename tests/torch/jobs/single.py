@@ -1,4 +1,4 @@
-"""One process, no process group. RAISE=N: the backward of iteration N fails, and the script goes on."""
+"""One process, no process group. RAISE=N: the backward of iteration N fails; the script goes on."""
 from common import Job, knob, loss_of
 
 job = Job(rank=0, world=1)
