@@ -159,9 +159,23 @@ static struct sim_op *first_op(cudaStream_t s)
     }
 }
 
-static void retire(cudaStream_t s)
+static int has_ops(cudaStream_t s)
+{
+    pthread_mutex_lock(&s->lock);
+    int some = s->first != NULL;
+    pthread_mutex_unlock(&s->lock);
+    return some;
+}
+
+/* Takes the stream out of the list; not while somebody who found it there has given it more to do
+ * (a synchronize of the device). Returns whether it is out. */
+static int retire(cudaStream_t s)
 {
     pthread_mutex_lock(&registry);
+    if (has_ops(s)) {
+        pthread_mutex_unlock(&registry);
+        return 0;
+    }
     cudaStream_t *at = &streams;
     while (*at && *at != s)
         at = &(*at)->next;
@@ -172,6 +186,7 @@ static void retire(cudaStream_t s)
     s->next = retired;
     retired = s;
     pthread_mutex_unlock(&registry);
+    return 1;
 }
 
 static void *stream_thread(void *arg)
@@ -181,9 +196,8 @@ static void *stream_thread(void *arg)
     snprintf(name, sizeof name, "sim-stream-%llu", s->id % 1000);
     prctl(PR_SET_NAME, name);
     prctl(PR_SET_TIMERSLACK, 1);
-    while (!s->leaving)
+    while (!s->leaving || has_ops(s) || !retire(s))
         advance(s, run(s, first_op(s)), 1);
-    retire(s);
     return NULL;
 }
 

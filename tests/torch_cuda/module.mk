@@ -1,0 +1,44 @@
+# Trainings on the asynchronous stand-in CUDA libraries (tests/sim/cuda): real PyTorch, and C programs
+# that use CUDA and NCCL in unusual ways. `make test` runs the quick part (tests/run).
+
+cuda_tests := build/tests/cuda
+CUDA_TEST_DEPS = tests/sim/cuda/simcuda.h tests/sim/sim.h tests/torch_cuda/module.mk
+CUDA_TEST_CC   = $(CC) $(CUDASIM_CPPFLAGS) $(CFLAGS)
+cuda_rpath    := -Wl,-rpath,'$$ORIGIN/../sim-cuda/13' -Wl,-rpath,'$$ORIGIN/../sim-cuda/12' -Wl,-rpath,'$$ORIGIN'
+
+# $(1): version of the stand-ins
+define cuda_loop
+$(cuda_tests)/loop-$(1): tests/torch_cuda/programs/loop.c $$(CUDA_TEST_DEPS) $(cudasim)/$(1)/libnccl.so.2
+	@mkdir -p $$(@D)
+	$$(call say,LD)
+	$$(Q)$$(CUDA_TEST_CC) -o $$@ $$< $(cudasim)/$(1)/libnccl.so.2 $(cudasim)/$(1)/libcudart.so.$(1) \
+	    -Wl,-rpath,'$$$$ORIGIN/../sim-cuda/$(1)'
+
+$(cuda_tests)/libhalf$(1).so: tests/torch_cuda/programs/runtimes.c $$(CUDA_TEST_DEPS) $(cudasim)/$(1)/libcudart.so.$(1)
+	@mkdir -p $$(@D)
+	$$(call say,LD)
+	$$(Q)$$(CUDA_TEST_CC) -DHALF=$(1) -fPIC -shared -Wl,-soname,$$(@F) -o $$@ $$< \
+	    $(cudasim)/$(1)/libcudart.so.$(1) -Wl,-rpath,'$$$$ORIGIN/../sim-cuda/$(1)'
+endef
+$(eval $(call cuda_loop,12))
+$(eval $(call cuda_loop,13))
+
+$(cuda_tests)/runtimes: tests/torch_cuda/programs/runtimes.c $(CUDA_TEST_DEPS) \
+    $(cuda_tests)/libhalf12.so $(cuda_tests)/libhalf13.so
+	$(call say,LD)
+	$(Q)$(CUDA_TEST_CC) -o $@ $< $(cuda_tests)/libhalf12.so $(cuda_tests)/libhalf13.so $(cuda_rpath)
+
+# the trainer of tests/trainer with NCCL inside it
+$(cuda_tests)/trainer-static-nccl: $(trainer_o) $(cudasim)/13/libnccl_static.a $(cudasim)/13/libcudart.so.13
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(cuda_rpath) -lpthread -lm
+
+cuda_programs := $(addprefix $(cuda_tests)/,loop-12 loop-13 runtimes trainer-static-nccl)
+test_programs += $(cuda_programs)
+
+test-cuda: setup ## every training on the stand-in CUDA libraries: torch 2.15 with both NCCL backends, 2.9
+	@$(MAKE) --no-print-directory all $(cuda_programs)
+	tests/torch_cuda/run_cuda.py
+	tests/scenarios/cuda_programs
+.PHONY: test-cuda
