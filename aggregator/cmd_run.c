@@ -433,6 +433,7 @@ int cmd_run(int argc, char **argv)
     char what[128];
     int option;
 
+    launch_ignore_file_limit();
     opterr = 0;
     while ((option = getopt_long(argc, argv, "+:o:qh", options, NULL)) != -1)
         switch (option) {

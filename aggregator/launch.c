@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,8 +18,19 @@ static int exec_status(int reason)
     return reason == ENOENT ? 127 : 126;
 }
 
+static struct sigaction inherited_file_limit;
+static int ignores_file_limit;
+
+void launch_ignore_file_limit(void)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    ignores_file_limit = sigaction(SIGXFSZ, &ignore, &inherited_file_limit) == 0;
+}
+
 int launch_exec(char *const argv[], const struct launch_variable *variable, struct error *error)
 {
+    if (ignores_file_limit)
+        sigaction(SIGXFSZ, &inherited_file_limit, NULL);
     for (; variable && variable->name; variable++)
         setenv(variable->name, variable->value, 1);
     execvp(argv[0], argv);

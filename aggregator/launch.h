@@ -44,6 +44,10 @@ int launch_exit_status(const struct launch *launch);
  * file. */
 void launch_exit_alike(const struct launch *launch) __attribute__((noreturn));
 
+/* From here on a file that outgrows RLIMIT_FSIZE is an error of ours, not our death by SIGXFSZ. The
+ * command gets the signal as we inherited it. */
+void launch_ignore_file_limit(void);
+
 /* execs argv in place with the variables; returns only when that failed: 126 or 127. */
 int launch_exec(char *const argv[], const struct launch_variable *variable, struct error *error);
 

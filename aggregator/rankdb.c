@@ -384,7 +384,7 @@ static const char *reader_vfs(const char *path)
         return "unix-none";
     int n =
         snprintf(probe, sizeof(probe), "%.*srun.sqlite", slash ? (int)(slash - path) + 1 : 0, path);
-    int fd = n < (int)sizeof(probe) ? open(probe, O_RDONLY | O_CLOEXEC) : -1;
+    int fd = n < (int)sizeof(probe) ? open(probe, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     if (fd < 0)
         return NULL;
     int fails = fcntl(fd, F_SETLK, &lock) != 0 && errno != EACCES && errno != EAGAIN;

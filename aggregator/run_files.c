@@ -38,6 +38,13 @@ static void sort_files(struct run_files *files)
         files->file[i].newest = i + 1 == files->n || files->file[i + 1].rank != files->file[i].rank;
 }
 
+/* Opening a FIFO would wait for a writer. */
+static bool is_fifo(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISFIFO(st.st_mode);
+}
+
 int run_files_list(const char *dir, struct run_files *files, struct error *error)
 {
     int64_t rank, attempt;
@@ -48,8 +55,13 @@ int run_files_list(const char *dir, struct run_files *files, struct error *error
     if (!list)
         return error_set(error, "%s: %s", dir, strerror(errno));
     for (struct dirent *entry; (entry = readdir(list));)
-        if (rankdb_parse_name(entry->d_name, &rank, &attempt) && rank <= INT32_MAX)
-            add_file(files, lg_format("%s/%s", dir, entry->d_name), rank, attempt);
+        if (rankdb_parse_name(entry->d_name, &rank, &attempt) && rank <= INT32_MAX) {
+            char *path = lg_format("%s/%s", dir, entry->d_name);
+            if (is_fifo(path))
+                free(path);
+            else
+                add_file(files, path, rank, attempt);
+        }
     closedir(list);
     sort_files(files);
     return 0;

@@ -312,9 +312,12 @@ static int read_file(const char *file, struct rundir_info *info, struct error *e
     sqlite3 *db = NULL;
     sqlite3_stmt *stmt = NULL;
     int rc = SQLITE_ERROR, rows = 0;
+    struct stat st;
 
     memset(info, 0, sizeof(*info));
     info->exit_status = -1;
+    if (stat(file, &st) == 0 && S_ISFIFO(st.st_mode)) /* opening it would wait for a writer */
+        return error_set(error, "%s: not a file", file);
     /* the file is only ever replaced as a whole: no locks */
     if (sqlite3_open_v2(file, &db, SQLITE_OPEN_READONLY, "unix-none") == SQLITE_OK &&
         sqlite3_prepare_v2(db, "SELECT key, value FROM meta", -1, &stmt, NULL) == SQLITE_OK)
