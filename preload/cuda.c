@@ -47,8 +47,11 @@ static __attribute__((noinline)) struct scope enter(enum purpose purpose, size_t
                                                     const void *stream, enum lg_cudart cudart,
                                                     const void *frame)
 {
-    static const uint8_t calls[] = {
-        [H2D] = LG_CALL_H2D, [LAUNCH] = LG_CALL_LAUNCH, [GRAPH] = LG_CALL_LAUNCH, [ALLOC] = 0};
+    static const uint8_t calls[] = {[H2D] = LG_CALL_H2D,
+                                    [LAUNCH] = LG_CALL_LAUNCH,
+                                    [GRAPH] = LG_CALL_LAUNCH,
+                                    [SYNC] = LG_CALL_WAIT,
+                                    [ALLOC] = 0};
     static const uint16_t works[] = {[MOVE] = LG_WORK_COPY,
                                      [LAUNCH] = LG_WORK_LAUNCH,
                                      [GRAPH] = LG_WORK_GRAPH,
@@ -58,7 +61,7 @@ static __attribute__((noinline)) struct scope enter(enum purpose purpose, size_t
     if (!lg_awake())
         return s;
     s.awake = true;
-    if (calls[purpose] != LG_CALL_OTHER)
+    if (calls[purpose] > LG_CALL_WAIT)
         lg_identity_saw(LG_SEEN_CUDA);
     s.inferred = lg_infer_call_begin((enum lg_call)calls[purpose], 0);
     if (purpose >= D2H && lg_on_training_thread())

@@ -69,6 +69,7 @@ static struct {
     enum lg_call call;
     bool in_call, in_wait;
     bool launched; /* something was launched since the last gradient collective */
+    bool awaited;  /* and the host has waited for it: what follows is no launch's work */
 
     bool pending, pending_shared; /* shared: by a collective */
     uint32_t pending_waits, pending_inputs;
@@ -142,8 +143,9 @@ static unsigned device_part(void)
     return m.phase == INPUT     ? LG_STAGE_input_wait
            : m.phase == COMPUTE ? LG_STAGE_forward
            : m.phase == START   ? LG_STAGE_other
-           : m.launched         ? LG_STAGE_optimizer
-                                : LG_STAGE_backward;
+           : !m.launched        ? LG_STAGE_backward
+           : m.awaited          ? LG_STAGE_other
+                                : LG_STAGE_optimizer;
 }
 
 static void claim(unsigned stage)
@@ -445,6 +447,7 @@ static void launch_begins(void)
           : m.phase == SYNCED ? LG_STAGE_optimizer
                               : LG_STAGE_forward);
     m.launched = true;
+    m.awaited = false;
     if (m.phase != SYNCED)
         m.phase = COMPUTE;
 }
@@ -502,6 +505,8 @@ static void call_begins(enum lg_call call, uint64_t bytes)
         gradients_begin(bytes);
     else if (m.call == LG_CALL_SHARE)
         share_begins(bytes);
+    else if (m.call == LG_CALL_WAIT)
+        m.awaited = m.launched;
     m.step.waiting = is_collective(m.call);
 }
 

@@ -12,7 +12,8 @@
 
 /* What a call into CUDA or NCCL is for the rules. */
 enum lg_call {
-    LG_CALL_OTHER = 0,  /* does not change the stage: a copy back, a wait for the device */
+    LG_CALL_OTHER = 0,  /* does not change the stage: a copy back */
+    LG_CALL_WAIT,       /* the host waits for the device */
     LG_CALL_H2D,        /* copies to the device */
     LG_CALL_LAUNCH,     /* launches a kernel or a graph */
     LG_CALL_GRADIENT,   /* collective that reduces: gradients, if launches came before */

@@ -67,9 +67,11 @@ void lg_device_step(uint64_t number, uint64_t needed)
     (void)needed;
 }
 
+static unsigned device_now; /* part that the device's time goes to */
+
 void lg_device_boundary(unsigned part, bool turn)
 {
-    (void)part;
+    device_now = part;
     (void)turn;
 }
 
@@ -496,6 +498,27 @@ static void test_read_within_call(void **state)
     assert_int_equal(VALUE(2, other_ns), 15000);
 }
 
+/* The device's time after the host has waited for the optimizer's launches is not the optimizer's.
+ */
+static void test_device_idles(void **state)
+{
+    (void)state;
+    step();
+    step();
+    wait_for(10);
+    copy(2);
+    launch(5);
+    gradients(4);
+    call(LG_CALL_WAIT, 0, 3);
+    assert_int_equal(device_now, LG_STAGE_backward);
+    launch(6);
+    assert_int_equal(device_now, LG_STAGE_optimizer);
+    call(LG_CALL_WAIT, 0, 3);
+    assert_int_equal(device_now, LG_STAGE_other);
+    launch(6);
+    assert_int_equal(device_now, LG_STAGE_optimizer);
+}
+
 /* A call that was left by a jump: the next one puts things right. */
 static void test_jump(void **state)
 {
@@ -591,6 +614,7 @@ int main(void)
         cmocka_unit_test_setup(test_shared_input, begin),
         cmocka_unit_test_setup(test_read_in_backward, begin),
         cmocka_unit_test_setup(test_read_within_call, begin),
+        cmocka_unit_test_setup(test_device_idles, begin),
         cmocka_unit_test_setup(test_jump, begin),
         cmocka_unit_test_setup(test_alone, begin),
         cmocka_unit_test_setup(test_other_buckets, begin),
