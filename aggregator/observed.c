@@ -95,6 +95,23 @@ static void add_coverage(struct lg_diagnosis *d, const char *name, enum lg_cover
     d->coverage[d->n_coverage++] = (struct lg_coverage){.name = name, .state = state, .why = why};
 }
 
+/* Calls that pass every hook leave this one trace. */
+static bool has_driver(const struct lg_run *run)
+{
+    for (size_t i = 0; i < run->n_ranks; i++)
+        if (run->ranks[i].n > 0 && (run->ranks[i].seen & LG_SEEN_DRIVER))
+            return true;
+    return false;
+}
+
+static const char *why_unrelated(const struct subject *s, const struct lg_run *run)
+{
+    if (s->has == has_device_times && has_driver(run))
+        return "CUDA's driver is loaded, but no launch and no copy was seen: a runtime that is "
+               "linked statically, or called through dlsym, is not observed";
+    return s->unrelated;
+}
+
 static void cover(struct lg_diagnosis *d, const struct lg_run *run, const struct subject *s)
 {
     int32_t *without = lg_alloc(run->n_ranks, sizeof(*without));
@@ -110,7 +127,7 @@ static void cover(struct lg_diagnosis *d, const struct lg_run *run, const struct
             without[n_without++] = rank->rank;
     }
     if (concerned == 0) {
-        add_coverage(d, s->name, LG_NOT_OBSERVED, lg_strdup(s->unrelated));
+        add_coverage(d, s->name, LG_NOT_OBSERVED, lg_strdup(why_unrelated(s, run)));
     } else if (n_without == concerned) {
         add_coverage(d, s->name, LG_NOT_OBSERVED, lg_strdup(s->none));
     } else if (n_without > 0) {

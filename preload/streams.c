@@ -132,6 +132,12 @@ bool lg_event_tainted(const void *event)
 
 /* ---- the busiest one */
 
+/* A quarter more: streams that share the work about evenly do not take turns in being the busiest. */
+static bool clearly_more(uint64_t a, uint64_t b)
+{
+    return a > b + b / 4;
+}
+
 static uint64_t new_score(struct stream *s)
 {
     uint64_t score = s->score / 2 + atomic_exchange(&s->work, 0);
@@ -154,7 +160,7 @@ bool lg_stream_busiest(const void *const *current, const void **busiest, enum lg
     }
     if (most == NULL)
         return false;
-    if (current != NULL && best <= 2 * kept)
+    if (current != NULL && !clearly_more(best, kept))
         most = stream_of(*current);
     *busiest = most->handle;
     *cudart = (enum lg_cudart)most->cudart;
@@ -167,7 +173,7 @@ bool lg_stream_deserted(const void *handle)
     for (struct stream *s = streams; s < streams + STREAMS; s++)
         if (s->work > most)
             most = s->work;
-    return most > 2 * own;
+    return clearly_more(most, own);
 }
 
 void lg_streams_reset(void)

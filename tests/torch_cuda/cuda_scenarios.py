@@ -159,6 +159,42 @@ def scaler(bench, c):
     c.equal(v["rank"], 1, f"rank of the verdict ({v['kind']}: {v['sentence']})")
 
 
+@scenario("batches copied on a stream beside the compute stream", once=True)
+def copied_beside(bench, c):
+    run = bench.run("streams", 2, env={"STEPS": 24, "PIN": 1, "SIDE": 1, "SIM_COPY_US": 2000})
+    healthy(c, run, 2)
+    for rank in range(2):
+        device_partition(c, run, rank)
+        rows = run.rows[rank][STEADY:-1]
+        c.equal({r["h2d_overlapped"] for r in rows}, {8 * 32 * 4 + 8 * 8}, f"rank {rank}: h2d_overlapped")
+        c.equal({r["gpu_h2d_ns"] for r in rows}, {0}, f"rank {rank}: copies on the compute stream")
+
+
+@scenario("the training moves to another stream", once=True)
+def other_stream(bench, c):
+    run = bench.run("streams", 2, env={"STEPS": 30, "PIN": 1, "FROM": 8, "SIM_FACTOR": "1,2"})
+    healthy(c, run, 2)
+    for rank, factor in ((0, 1), (1, 2)):
+        missing = [r["step"] for r in run.rows[rank][2:-1] if r["gpu_dur_ns"] is None]
+        c.that(set(missing) <= set(range(7, 13)), f"rank {rank}: steps without device times: {missing}")
+        gemms = calls(run, rank, GEMMS) / 30
+        rows = run.rows[rank][STEADY:-1]
+        own = median(r["gpu_dur_ns"] - gpu_sync(r) for r in rows if r["gpu_dur_ns"] is not None)
+        c.near(ms(own), gemms * factor, max(0.02 * gemms * factor, 0.3), f"rank {rank}: own device time, ms")
+
+
+@scenario("one process without collectives", once=True)
+def single(bench, c):
+    run = bench.run("single", 1, launcher="none", env={"STEPS": 24, "PIN": 1})
+    checks.ended_well(c, run, 1)
+    checks.rows_are_iterations(c, run, 1)
+    device_partition(c, run, 0)
+    rows = run.rows[0]
+    c.equal({gpu_sync(r) for r in rows}, {None}, "standing still for others")
+    c.near(ms(median(r["gpu_forward_ns"] for r in rows[3:-1])), 6, 0.2, "forward on the device, ms")
+    c.near(ms(median(r["gpu_backward_ns"] for r in rows[3:-1])), 11, 0.2, "backward on the device, ms")
+
+
 def without_device_times(name, env):
     @scenario(f"a slow device that nobody measures: {name}", quick=name == "switched off", once=True)
     def run_blind(bench, c):
@@ -281,6 +317,27 @@ def capture(bench, c):
             missing = [r["step"] for r in rows[8:-1] if r["gpu_dur_ns"] is None]
             c.equal(missing, [], f"{at}: steps with replays without device times")
             c.equal(rows[12]["launches"] - rows[4]["launches"], 1, f"{at}: a replay is one launch")
+
+
+# --- what can't be seen is said
+
+@scenario("training on the CPU while CUDA's driver is loaded", once=True)
+def driver_only(bench, c):
+    run = bench.run("cpu", 2, env={"STEPS": 12})
+    checks.ended_well(c, run, 2)
+    coverage = run.report["coverage"]["device"]
+    c.equal(coverage["state"], "not_observed", "coverage of the device")
+    c.that("linked statically" in coverage["why"], f"coverage says what may be missed: {coverage['why']}")
+
+
+@scenario("case 28: torch.profiler inside a traced run", once=True)
+def case_28(bench, c):
+    env = {"STEPS": 16, "PIN": 1, "PROFILE": 1}
+    bare, run = bench.run("profiled", 2, False, env=env), bench.run("profiled", 2, env=env)
+    checks.ended_well(c, bare, 2)
+    healthy(c, run, 2)
+    c.equal(run.out, bare.out, "output")
+    c.that("profiled" in run.out[0], f"the profiler saw something: {run.out[0]}")
 
 
 # --- cases of public reports
