@@ -41,4 +41,5 @@ test-cuda: setup ## every training on the stand-in CUDA libraries: torch 2.15 wi
 	@$(MAKE) --no-print-directory all $(cuda_programs)
 	tests/torch_cuda/run_cuda.py
 	tests/scenarios/cuda_programs
+	tests/scenarios/sim_cuda_torch 2.15.0 2.9.1
 .PHONY: test-cuda
