@@ -1,9 +1,11 @@
 """The scenarios on the stand-in CUDA libraries: real trainings over NCCL with known answers."""
 import re
+import subprocess
+from pathlib import Path
 
 import checks
-from cuda_bench import GEMMS, LAUNCHES, calls, gpu_sync, ms
-from harness import STAGES, median
+from cuda_bench import GEMMS, LAUNCHES, calls, gpu_sync, ms, simcuda
+from harness import STAGES, TREE, median
 
 SCENARIOS = []
 STEADY = 14  # DDP waits for the device in its iterations 2 to 11, for statistics of its own
@@ -338,6 +340,20 @@ def case_28(bench, c):
     healthy(c, run, 2)
     c.equal(run.out, bare.out, "output")
     c.that("profiled" in run.out[0], f"the profiler saw something: {run.out[0]}")
+
+
+# --- the script for machines with GPUs
+
+@scenario("tools/gpu-check works, as far as the stand-ins can tell", once=True)
+def gpu_check(bench, c):
+    done = subprocess.run([TREE / "tools" / "gpu-check"], stdout=subprocess.PIPE, text=True, check=False,
+                          timeout=600, env=simcuda.plain_environment(LAGGARD_GPU_CHECK_STANDINS="2.15.0"))
+    c.equal(done.returncode, 0, f"exit status: {done.stdout[-1500:]}")
+    c.equal(len(re.findall("^PASS", done.stdout, re.M)), 13, f"checks that pass: {done.stdout[-1500:]}")
+    if not Path("/dev/nvidiactl").exists():
+        done = subprocess.run([TREE / "tools" / "gpu-check"], stdout=subprocess.PIPE, text=True, check=False)
+        c.equal((done.returncode, done.stdout.splitlines()[-1]), (0, "0 passed, 0 failed, 13 skipped"),
+                "without a GPU everything is skipped")
 
 
 # --- cases of public reports
