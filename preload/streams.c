@@ -132,7 +132,8 @@ bool lg_event_tainted(const void *event)
 
 /* ---- the busiest one */
 
-/* A quarter more: streams that share the work about evenly do not take turns in being the busiest. */
+/* A quarter more: streams that share the work about evenly do not take turns in being the busiest.
+ */
 static bool clearly_more(uint64_t a, uint64_t b)
 {
     return a > b + b / 4;
