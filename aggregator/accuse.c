@@ -60,15 +60,35 @@ static int64_t sum_late(const struct lg_arrivals *a, const struct lg_lateness *l
     return sum;
 }
 
-/* What mending the rank would save a step. */
-static double gain_per_step(struct lg_arrivals *a, const struct lg_lateness *l)
+/* What mending the rank would save a step: no more than its host works longer, where that is why.
+ */
+static double gain_per_step(struct lg_arrivals *a, const struct lg_lateness *l,
+                            const struct lg_cause *cause)
 {
-    double time, n = (double)(l->to - l->from);
+    double time, gain, n = (double)(l->to - l->from);
 
-    if (l->to - l->from < a->n)
-        return (double)lg_gain_of_mending(a, &l->rank, 1, l->from, l->to, &time) / n;
+    if (l->to - l->from < a->n) {
+        gain = (double)lg_gain_of_mending(a, &l->rank, 1, l->from, l->to, &time) / n;
+    } else {
+        lg_arrivals_account(a, NULL, NULL);
+        gain = (double)a->account[l->rank].gain_all / n;
+    }
+    return cause->host_excess_ns > 0 && cause->host_excess_ns < gain ? cause->host_excess_ns : gain;
+}
+
+/* All of a rank's lateness is due to the stage of its host that is longer. */
+static void account_to_host(struct lg_arrivals *a, const struct lg_lateness *l,
+                            const struct lg_cause *cause, double gain)
+{
+    struct lg_account *account = &a->account[l->rank];
+
     lg_arrivals_account(a, NULL, NULL);
-    return (double)a->account[l->rank].gain_all / n;
+    for (int s = 0; s < LG_STAGE_COUNT; s++) {
+        account->split[s] = s == cause->host_stage ? (double)account->late : 0;
+        account->gain[s] = s == cause->host_stage ? llround(gain * (double)(l->to - l->from)) : 0;
+    }
+    account->unsplit = 0;
+    account->gain_all = account->gain[cause->host_stage];
 }
 
 static json_t *evidence(const struct lg_arrivals *a, const struct lg_lateness *l,
@@ -89,6 +109,8 @@ static json_t *evidence(const struct lg_arrivals *a, const struct lg_lateness *l
     json_object_set_new(e, "gain_ms_per_step", lg_json_ms(gain));
     if (a->cycles->device)
         json_object_set_new(e, "clock", json_string("gpu"));
+    if (cause->host_excess_ns > 0)
+        json_object_set_new(e, "host_longer_ms", lg_json_ms(cause->host_excess_ns));
     return e;
 }
 
@@ -145,6 +167,11 @@ static char *cause_words(const struct lg_arrivals *a, const struct lg_cause *c)
     struct lg_texts list = {0};
     char *joined, *text;
 
+    if (c->host_excess_ns > 0)
+        return lg_format("%s takes %s of its host's time there, %s on the other ranks, whose work "
+                         "is done while they wait",
+                         lg_stage_words(c->stage), lg_ms(c->host_own_ns / 1e6).text,
+                         lg_ms(c->host_others_ns / 1e6).text);
     if (c->stage != LG_BLAME_NONE)
         return lg_format("%s take%s %s of its own time there, %s on the other ranks",
                          lg_stage_words(c->stage), c->stage == LG_BLAME_FORWARD_BACKWARD ? "" : "s",
@@ -185,7 +212,10 @@ static void explain(struct lg_arrivals *a, const struct lg_lateness *l,
 {
     char *hint = NULL;
     json_t *counters = lg_counters(a, l, cause->stage, &hint);
-    double gain = gain_per_step(a, l);
+    double gain = gain_per_step(a, l, cause);
+
+    if (cause->host_excess_ns > 0)
+        account_to_host(a, l, cause, gain);
 
     json_decref(f->evidence);
     f->evidence = evidence(a, l, cause, gain);

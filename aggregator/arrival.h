@@ -109,10 +109,19 @@ struct lg_cause {
     double late_ns;                   /* median lateness */
     double excess_ns[LG_STAGE_COUNT]; /* median of own part less reference */
     double own_ns[LG_STAGE_COUNT], others_ns[LG_STAGE_COUNT]; /* medians of the two */
+    /* where the host's clock decided, else host_excess_ns is 0: how much longer the host works than
+     * the others', and in which stage, means */
+    int host_stage;
+    double host_excess_ns, host_own_ns, host_others_ns;
 };
 /* Over the cycles k with chosen[k]; there is at least one. */
 void lg_find_cause(const struct lg_arrivals *a, size_t rank, const bool *chosen,
                    struct lg_cause *cause);
+/* On the device's clock, if that names no stage: what the ranks' hosts tell. */
+void lg_find_host_cause(const struct lg_arrivals *a, size_t rank, const bool *chosen,
+                        struct lg_cause *cause);
+/* Kind of a finding about a rank that is late in the stage. */
+enum lg_kind lg_stage_kind(const struct lg_arrivals *a, enum lg_stage stage);
 /* Report's name of a stage; forward stands for both where they can't be told apart. */
 enum lg_blame lg_stage_blame(const struct lg_arrivals *a, enum lg_stage stage);
 

@@ -62,7 +62,7 @@ static void take_medians(struct samples *s, struct lg_cause *cause)
     }
 }
 
-static enum lg_kind kind_of(enum lg_stage stage)
+enum lg_kind lg_stage_kind(const struct lg_arrivals *a, enum lg_stage stage)
 {
     static const enum lg_kind kind[LG_STAGE_COUNT] = {
         [LG_STAGE_input_wait] = LG_INPUT_STRAGGLER,    [LG_STAGE_h2d] = LG_H2D_STRAGGLER,
@@ -70,6 +70,8 @@ static enum lg_kind kind_of(enum lg_stage stage)
         [LG_STAGE_optimizer] = LG_OPTIMIZER_STRAGGLER, [LG_STAGE_other] = LG_HOST_STRAGGLER,
     };
 
+    if (lg_stage_blame(a, stage) == LG_BLAME_FORWARD_BACKWARD)
+        return LG_COMPUTE_STRAGGLER;
     return kind[stage];
 }
 
@@ -82,7 +84,7 @@ static void name_cause(const struct lg_arrivals *a, struct lg_cause *c)
         if (c->excess_ns[s] > c->excess_ns[best])
             best = s;
     if (c->excess_ns[best] > 0 && c->excess_ns[best] >= LG_NAMES * c->late_ns) {
-        c->kind = kind_of(best);
+        c->kind = lg_stage_kind(a, (enum lg_stage)best);
         c->stage = lg_stage_blame(a, best);
     } else if (forward + backward >= LG_NAMES * c->late_ns && forward > BOTH * c->late_ns &&
                backward > BOTH * c->late_ns) {
@@ -92,8 +94,6 @@ static void name_cause(const struct lg_arrivals *a, struct lg_cause *c)
         c->kind = LG_STRAGGLER;
         c->stage = LG_BLAME_NONE;
     }
-    if (c->stage == LG_BLAME_FORWARD_BACKWARD)
-        c->kind = LG_COMPUTE_STRAGGLER;
 }
 
 void lg_find_cause(const struct lg_arrivals *a, size_t rank, const bool *chosen,
@@ -110,6 +110,7 @@ void lg_find_cause(const struct lg_arrivals *a, size_t rank, const bool *chosen,
     if (samples.n > 0) {
         take_medians(&samples, cause);
         name_cause(a, cause);
+        lg_find_host_cause(a, rank, chosen, cause);
     }
     free_samples(&samples);
     free(list);

@@ -155,12 +155,8 @@ static void tell_pauses(struct lg_judgement *j, bool (*spoke)(struct lg_judgemen
         j->findings[j->n_findings - 1].level = LG_LEVEL_INFO;
 }
 
-static void judge_arrivals(struct lg_judgement *j)
+static void run_exclusive(struct lg_judgement *j)
 {
-    if (!j->brief) {
-        lg_frontier_of(j->arrivals, &j->frontier);
-        find_suspects(j);
-    }
     for (size_t i = 0; i < sizeof(exclusive) / sizeof(exclusive[0]); i++) {
         if (exclusive[i](j)) {
             lg_rule_host_slow(j);
@@ -168,6 +164,15 @@ static void judge_arrivals(struct lg_judgement *j)
             return;
         }
     }
+}
+
+static void judge_arrivals(struct lg_judgement *j)
+{
+    if (!j->brief)
+        lg_frontier_of(j->arrivals, &j->frontier);
+    run_exclusive(j);
+    if (!j->brief) /* now: a finding may have put lateness down to another stage */
+        find_suspects(j);
 }
 
 void lg_judge(const struct lg_scope *scope, struct lg_cycles *cycles, bool brief,
