@@ -3,6 +3,7 @@
  */
 #include <getopt.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,8 @@ const char *const stage_names[STAGES] = {TRAINER_STAGES(STAGE_NAME)};
     NUMBER("optimizer-us", us[STAGE_optimizer], 500, 0, "time of the optimizer")                   \
     NUMBER("host-us", us[STAGE_host], 0, 0, "time between optimizer and next input")               \
     NUMBER("jitter", jitter, 0, 0, "percent by which stages vary")                                 \
+    NUMBER("lengths", lengths, 0, 0,                                                               \
+           "percent by which sequence lengths vary: forward, backward, bytes copied")              \
     NUMBER("accumulate", accumulate, 1, 1, "batches of a step")                                    \
     NUMBER("validate", validate, 0, 0, "validation batches after each epoch")
 
@@ -240,10 +243,22 @@ long bucket_fault_us(const struct options *o, long rank, long step, long bucket)
     return us;
 }
 
+/* Log-normal. The same for a step's forward and backward. */
+double length_of(const struct options *o, long rank, long step)
+{
+    uint64_t state = random_seed((uint64_t)o->seed, (uint64_t)rank + 7000, (uint64_t)step);
+    double sum = -6;
+    for (int i = 0; i < 12; i++)
+        sum += random_unit(&state);
+    return exp(sum * (double)o->lengths / 100);
+}
+
 long stage_us(const struct options *o, enum stage stage, long rank, long step)
 {
     uint64_t state = random_seed((uint64_t)o->seed, (uint64_t)(rank * STAGES + (long)stage),
                                  (uint64_t)step + 1000);
     double swing = (2 * random_unit(&state) - 1) * (double)o->jitter / 100;
-    return (long)((double)o->us[stage] * (1 + swing));
+    double length =
+        stage == STAGE_forward || stage == STAGE_backward ? length_of(o, rank, step) : 1;
+    return (long)((double)o->us[stage] * (1 + swing) * length);
 }

@@ -98,10 +98,12 @@ static void leave(struct training *t, enum stage stage)
     t->mark = now;
 }
 
+/* Short sequences leave a part of the batch as it was. */
 static void copy_in(const struct training *t, const float *batch)
 {
-    cuda_check(cudaMemcpyAsync(t->model.batch, batch, (size_t)t->o->batch_bytes,
-                               cudaMemcpyHostToDevice, NULL),
+    double part = t->o->lengths ? length_of(t->o, t->o->rank, t->step) / 4 : 1;
+    double bytes = (double)t->o->batch_bytes * (part < 1 ? part : 1);
+    cuda_check(cudaMemcpyAsync(t->model.batch, batch, (size_t)bytes, cudaMemcpyHostToDevice, NULL),
                "cudaMemcpyAsync");
 }
 

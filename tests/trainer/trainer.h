@@ -39,6 +39,7 @@ struct options {
     long steps, epoch, buckets, params, batch_bytes, launches, seed;
     long us[STAGES]; /* time of each stage; of h2d: on top of the copy's own */
     long jitter;     /* percent */
+    long lengths;    /* percent */
     long accumulate, validate;
     long checkpoint_every, checkpoint_bytes;
     enum source source;
@@ -55,6 +56,9 @@ struct options parse_options(int argc, char **argv);
 long fault_us(const struct options *o, enum stage stage, long rank, long step);
 /* The part of a backward's that comes before all-reduce number `bucket`. */
 long bucket_fault_us(const struct options *o, long rank, long step, long bucket);
+
+/* Length of a rank's sequences in a step, about 1. */
+double length_of(const struct options *o, long rank, long step);
 
 /* The stage's own time with its jitter, without faults: the same for the same seed, rank and step.
  */
