@@ -2,7 +2,6 @@
 """public_cases.py [NAME...]: what users of other tools reported, as real runs of the C trainer with known
 answers, on the blocking and on the asynchronous stand-ins. (tests/scenarios/attribution_rows has the
 same and more as rows, trainer_verdicts the plain faults, tests/torch* what needs PyTorch.)"""
-import os
 import shutil
 import subprocess
 import sys
@@ -183,34 +182,6 @@ def throttled_device(place):
         finding = verdict(r, "COMPUTE_STRAGGLER", 2, "forward+backward", recurrence="persistent")
         since = finding["evidence"].get("since_step")
         holds(since is not None and abs(since - 20) <= 2, f"{name}: since {since}")
-
-
-SHARED_CORE = """for r in 0 1; do
-    if [ $r = 1 ]; then pin="taskset -c $1"; else pin=; fi
-    RANK=$r WORLD_SIZE=2 $pin "$2" --dir "$3" --steps 40 --batch-bytes 16000000 --params 1000 \\
-        --forward-us 1000 --backward-us 1000 &
-done
-wait
-"""
-
-
-@case
-def shared_core(place):
-    """65: one rank shares its core with three busy processes"""
-    core = str(max(os.sched_getaffinity(0)))
-    spin = ["taskset", "-c", core, sys.executable, "-c", "while True: pass"]
-    busy = [subprocess.Popen(spin) for _ in range(3)]
-    try:
-        directory = place.path / "shared"
-        (directory / "work").mkdir(parents=True)
-        text = f"set -- {core} {TRAINER} {directory}/work\n{SHARED_CORE}"
-        r = ask(trainings.run(text, directory))
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
-    holds(r["verdict"]["rank"] == 1, r["verdict"]["sentence"])
-    holds("preempted" in r["verdict"]["sentence"], r["verdict"]["sentence"])
 
 
 @case
