@@ -95,21 +95,39 @@ static void add_coverage(struct lg_diagnosis *d, const char *name, enum lg_cover
     d->coverage[d->n_coverage++] = (struct lg_coverage){.name = name, .state = state, .why = why};
 }
 
-/* Calls that pass every hook leave this one trace. */
-static bool has_driver(const struct lg_run *run)
+/* ---- calls that may pass every hook ---- */
+
+static bool any_rank_saw(const struct lg_run *run, uint32_t bit)
 {
     for (size_t i = 0; i < run->n_ranks; i++)
-        if (run->ranks[i].n > 0 && (run->ranks[i].seen & LG_SEEN_DRIVER))
+        if (run->ranks[i].n > 0 && (run->ranks[i].seen & bit))
             return true;
     return false;
 }
 
 static const char *why_unrelated(const struct subject *s, const struct lg_run *run)
 {
-    if (s->has == has_device_times && has_driver(run))
+    if (s->has == has_device_times && any_rank_saw(run, LG_SEEN_DRIVER))
         return "CUDA's driver is loaded, but no launch and no copy was seen: a runtime that is "
                "linked statically, or called through dlsym, is not observed";
     return s->unrelated;
+}
+
+static const char *why_none(const struct subject *s, const struct lg_run *run)
+{
+    if (s->has == has_collectives && run->n_ranks > 1 && !run->imported)
+        return "no collective was seen: NCCL that is linked statically, or called through dlsym, "
+               "is not observed";
+    return s->none;
+}
+
+/* Seen, but perhaps not all of it. */
+static const char *why_doubtful(const struct subject *s, const struct lg_run *run)
+{
+    if (s->has == has_collectives && any_rank_saw(run, LG_SEEN_NCCL_TWICE))
+        return "several copies of NCCL are loaded: calls of one of them through dlsym are not "
+               "observed";
+    return NULL;
 }
 
 static void cover(struct lg_diagnosis *d, const struct lg_run *run, const struct subject *s)
@@ -129,12 +147,14 @@ static void cover(struct lg_diagnosis *d, const struct lg_run *run, const struct
     if (concerned == 0) {
         add_coverage(d, s->name, LG_NOT_OBSERVED, lg_strdup(why_unrelated(s, run)));
     } else if (n_without == concerned) {
-        add_coverage(d, s->name, LG_NOT_OBSERVED, lg_strdup(s->none));
+        add_coverage(d, s->name, LG_NOT_OBSERVED, lg_strdup(why_none(s, run)));
     } else if (n_without > 0) {
         char *list = lg_rank_list(without, n_without);
 
         add_coverage(d, s->name, LG_PARTIAL, lg_format("not on %s", list));
         free(list);
+    } else if (why_doubtful(s, run)) {
+        add_coverage(d, s->name, LG_PARTIAL, lg_strdup(why_doubtful(s, run)));
     } else {
         add_coverage(d, s->name, LG_OBSERVED, lg_strdup(""));
     }

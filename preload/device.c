@@ -16,10 +16,11 @@
 #include "preload/streams.h"
 
 enum {
-    PAIRS = 64, /* exposed waits measured in a step before steps are sampled */
-    SAMPLE = 8, /* then one step in so many is measured */
-    COPIES = 8, /* copies measured one by one in a step; then adjacent ones as one */
-    RUNS = 64   /* such runs in a step; more are left to the part that they happen in */
+    PAIRS = 64,  /* exposed waits measured in a step before steps are sampled */
+    SAMPLE = 16, /* then of so many steps the first two are measured: what lies between two
+                  * collectives begins in one step and ends in the next */
+    COPIES = 8,  /* copies measured one by one in a step; then adjacent ones as one */
+    RUNS = 64    /* such runs in a step; more are left to the part that they happen in */
 };
 
 struct lg_clock lg_clock;
@@ -466,7 +467,7 @@ void lg_device_step(uint64_t number, uint64_t needed)
     choose_compute();
     d.pairs = d.copies = d.runs = 0;
     d.after_copy = d.replayed = false;
-    d.sampled = d.sampling && number % SAMPLE != 0;
+    d.sampled = d.sampling && number % SAMPLE >= 2;
     lg_device_poll();
     lg_clock_drop(needed);
 }

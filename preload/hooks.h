@@ -102,8 +102,8 @@ int lg_resolve_area(enum lg_area area);
 typedef void (*lg_function)(void);
 lg_function lg_resolve_late(enum lg_hook hook);
 
-/* Whether an object is loaded whose file's name begins so. */
-bool lg_object_is_loaded(const char *name);
+/* How many objects are loaded whose file's name begins so. */
+unsigned lg_objects_loaded(const char *name);
 
 /* The real function of a hook that may be called before its area was resolved. */
 #define REAL(id)                                                                                   \

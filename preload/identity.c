@@ -169,8 +169,10 @@ void lg_identity_nccl(int version)
 
 void lg_identity_look(void)
 {
-    if (lg_object_is_loaded("libcuda.so"))
+    if (lg_objects_loaded("libcuda.so") > 0)
         lg_identity_saw(LG_SEEN_DRIVER);
+    if (lg_objects_loaded("libnccl.so") > 1)
+        lg_identity_saw(LG_SEEN_NCCL_TWICE);
 }
 
 void lg_identity_environment(void)

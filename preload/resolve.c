@@ -267,16 +267,25 @@ static const char *base_name(const char *path)
     return base;
 }
 
-static int visit_name(struct dl_phdr_info *info, size_t size, void *name)
+struct named {
+    const char *name;
+    unsigned count;
+};
+
+static int visit_name(struct dl_phdr_info *info, size_t size, void *data)
 {
     const char *base = base_name(info->dlpi_name);
+    struct named *n = data;
     (void)size;
-    return base != NULL && strncmp(base, name, strlen(name)) == 0;
+    n->count += base != NULL && strncmp(base, n->name, strlen(n->name)) == 0;
+    return 0;
 }
 
-bool lg_object_is_loaded(const char *name)
+unsigned lg_objects_loaded(const char *name)
 {
-    return dl_iterate_phdr(visit_name, (void *)(uintptr_t)name) != 0;
+    struct named n = {name, 0};
+    dl_iterate_phdr(visit_name, &n);
+    return n.count;
 }
 
 /* ---- several objects that define a function */

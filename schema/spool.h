@@ -103,10 +103,11 @@ enum lg_seen {
     LG_SEEN_CUDA = 1 << 4,
     LG_SEEN_FSDP = 1 << 5, /* FSDP labels: the published policy's strategy is fsdp */
     LG_SEEN_DDP = 1 << 6,
-    LG_SEEN_LOADER = 1 << 7,    /* DataLoader labels */
-    LG_SEEN_OPTIMIZER = 1 << 8, /* Optimizer.step labels */
-    LG_SEEN_BACKWARD = 1 << 9,  /* Engine::execute */
-    LG_SEEN_DRIVER = 1 << 10    /* CUDA's driver library is loaded */
+    LG_SEEN_LOADER = 1 << 7,     /* DataLoader labels */
+    LG_SEEN_OPTIMIZER = 1 << 8,  /* Optimizer.step labels */
+    LG_SEEN_BACKWARD = 1 << 9,   /* Engine::execute */
+    LG_SEEN_DRIVER = 1 << 10,    /* CUDA's driver library is loaded */
+    LG_SEEN_NCCL_TWICE = 1 << 11 /* more than one copy of NCCL's library is loaded */
 };
 
 enum lg_ended {

@@ -218,18 +218,21 @@ without_device_times("one hardware queue", {"CUDA_DEVICE_MAX_CONNECTIONS": 1})
 
 @scenario("more waits in a step than are measured")
 def sampled(bench, c):
-    run = bench.run("many_waits", 2, env={"STEPS": 40, "PIN": 1, "WAITS": 80, "SIM_NCCL_US": 100})
+    run = bench.run("many_waits", 2, env={"STEPS": 40, "PIN": 1, "WAITS": 80, "SIM_NCCL_US": 100,
+                                          "SIM_FACTOR": "1,2"})
     healthy(c, run, 2)
     for rank in range(2):
         rows = run.rows[rank][2:-1]
         c.equal([r["step"] for r in rows if r["gpu_dur_ns"] is None], [], f"rank {rank}: not measured")
         measured = [r["step"] for r in rows[2:] if gpu_sync(r) is not None]
-        c.equal(measured, [s for s in range(4, 39) if s % 8 == 0], f"rank {rank}: steps whose waits are")
+        c.equal(measured, [16, 17, 32, 33], f"rank {rank}: steps whose waits are")
         flagged = [r["step"] for r in rows[2:] if r["sources"] & 1 << 9]
-        c.equal(flagged, [s for s in range(4, 39) if s % 8], f"rank {rank}: steps said to be sampled")
+        c.equal(flagged, [s for s in range(4, 39) if s % 16 > 1], f"rank {rank}: steps said to be sampled")
         standing = median(gpu_sync(run.rows[rank][s]) for s in measured)
         waits = 80 + (5 if bench.torch.backend == "nccl2" else 1)
         c.that(ms(standing) >= 0.1 * (waits - 1), f"rank {rank}: stands still {ms(standing)} ms")
+    v = run.report["verdict"]
+    c.equal(v["rank"], 1, f"rank of the verdict ({v['kind']}: {v['sentence']})")
 
 
 @scenario("an evaluation of 1200 batches between two steps", once=True)

@@ -11,7 +11,7 @@ define cuda_loop
 $(cuda_tests)/loop-$(1): tests/torch_cuda/programs/loop.c $$(CUDA_TEST_DEPS) $(cudasim)/$(1)/libnccl.so.2
 	@mkdir -p $$(@D)
 	$$(call say,LD)
-	$$(Q)$$(CUDA_TEST_CC) -o $$@ $$< $(cudasim)/$(1)/libnccl.so.2 $(cudasim)/$(1)/libcudart.so.$(1) \
+	$$(Q)$$(CUDA_TEST_CC) -o $$@ $$< $(cudasim)/$(1)/libnccl.so.2 $(cudasim)/$(1)/libcudart.so.$(1) -ldl \
 	    -Wl,-rpath,'$$$$ORIGIN/../sim-cuda/$(1)'
 
 $(cuda_tests)/libhalf$(1).so: tests/torch_cuda/programs/runtimes.c $$(CUDA_TEST_DEPS) $(cudasim)/$(1)/libcudart.so.$(1)
@@ -28,13 +28,30 @@ $(cuda_tests)/runtimes: tests/torch_cuda/programs/runtimes.c $(CUDA_TEST_DEPS) \
 	$(call say,LD)
 	$(Q)$(CUDA_TEST_CC) -o $@ $< $(cuda_tests)/libhalf12.so $(cuda_tests)/libhalf13.so $(cuda_rpath)
 
+# two copies of NCCL in one process: fakes, which tell each other apart
+copies_c := tests/torch_cuda/programs/copies.c
+$(cuda_tests)/libinside.so: $(copies_c)
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) -DFAKE=1 -DHALF -fPIC -shared -Wl,-soname,$(@F) -o $@ $<
+$(cuda_tests)/fake/libnccl.so.2: $(copies_c)
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) -DFAKE=2 -fPIC -shared -Wl,-soname,$(@F) -o $@ $<
+$(cuda_tests)/libuser.so: $(copies_c) $(cuda_tests)/fake/libnccl.so.2
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) -DHALF -fPIC -shared -Wl,-soname,$(@F) -o $@ $^ -Wl,-rpath,'$$ORIGIN/fake'
+$(cuda_tests)/copies: $(copies_c) $(cuda_tests)/libinside.so $(cuda_tests)/libuser.so
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) -o $@ $< -ldl
+
 # the trainer of tests/trainer with NCCL inside it
 $(cuda_tests)/trainer-static-nccl: $(trainer_o) $(cudasim)/13/libnccl_static.a $(cudasim)/13/libcudart.so.13
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(cuda_rpath) -lpthread -lm
 
-cuda_programs := $(addprefix $(cuda_tests)/,loop-12 loop-13 runtimes trainer-static-nccl)
+cuda_programs := $(addprefix $(cuda_tests)/,loop-12 loop-13 runtimes copies trainer-static-nccl)
 test_programs += $(cuda_programs)
 
 test-cuda: setup ## every training on the stand-in CUDA libraries: torch 2.15 with both NCCL backends, 2.9

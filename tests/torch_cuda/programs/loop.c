@@ -2,7 +2,8 @@
  * loop.c - a training loop in C as frameworks issue it, for the asynchronous stand-ins: batches
  * copied to the device, launches on one stream, gradients reduced on another, which the first one
  * waits for. Its output must be the same whether or not it is traced. Context: test program; one
- * process a rank (RANK, WORLD_SIZE), which find each other by a file.
+ * process a rank (RANK, WORLD_SIZE), which find each other by a file. SECOND_NCCL: a
+ * library that is loaded besides.
  *
  *     loop KIND STEPS ID_FILE
  *
@@ -12,6 +13,7 @@
  *       many     3000 launches and 100 collectives a step, prints the same
  *       streams  the training moves to another stream in the middle, and the first one is destroyed
  */
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,6 +214,8 @@ int main(int argc, char **argv)
     t.rank = number("RANK", 0);
     t.size = number("WORLD_SIZE", 1);
     setup(argv[3]);
+    if (getenv("SECOND_NCCL") != NULL && dlopen(getenv("SECOND_NCCL"), RTLD_NOW) == NULL)
+        return 1;
     int timed = is("overlap") || is("many");
     for (int i = 0; i < t.steps; i++) {
         simStep((uint64_t)i);
