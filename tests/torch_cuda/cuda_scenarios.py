@@ -299,9 +299,9 @@ def pageable(bench, c):
 
 # --- graphs
 
-@scenario("nothing of ours is called while a graph is captured", quick=True)
-def capture(bench, c):
-    for mode in ("global", "thread_local", "relaxed") if bench.torch.backend == "nccl2" else ("global",):
+def captures(mode, quick, once):
+    @scenario(f"nothing of ours is called while a graph is captured, mode {mode}", quick, once)
+    def capture(bench, c):
         env = {"STEPS": 20, "PIN": 1, "MODE": mode, "SIM_NOT_READY": 1}
         bare = bench.run("graph", 2, False, env=env)
         run = bench.run("graph", 2, env=env)
@@ -322,6 +322,11 @@ def capture(bench, c):
             missing = [r["step"] for r in rows[8:-1] if r["gpu_dur_ns"] is None]
             c.equal(missing, [], f"{at}: steps with replays without device times")
             c.equal(rows[12]["launches"] - rows[4]["launches"], 1, f"{at}: a replay is one launch")
+
+
+captures("global", quick=True, once=False)
+captures("thread_local", quick=False, once=True)
+captures("relaxed", quick=False, once=True)
 
 
 # --- what can't be seen is said
