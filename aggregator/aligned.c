@@ -290,6 +290,13 @@ static size_t group_begin(const struct lg_aligned *a, const struct lg_rank *rank
     return first;
 }
 
+size_t lg_aligned_rows(const struct lg_aligned *a, size_t rank, size_t iteration)
+{
+    size_t last = a->row[rank][iteration];
+
+    return last - group_begin(a, a->rank[rank], last) + 1;
+}
+
 static void find_left_out(struct lg_aligned *a)
 {
     a->left_out = lg_alloc(a->n, sizeof(*a->left_out));

@@ -47,6 +47,8 @@ void lg_aligned_free(struct lg_aligned *aligned);
  * (in a sum: in any of the rows; h2d and optimizer: in none of them). */
 int64_t lg_aligned_value(const struct lg_aligned *aligned, size_t rank, size_t iteration,
                          enum lg_column column);
+/* Rows of a rank in an iteration: one, and its local steps. */
+size_t lg_aligned_rows(const struct lg_aligned *aligned, size_t rank, size_t iteration);
 /* h2d as the policy wants it, in ns: LG_NULL where the rank has no device or nothing was copied. */
 int64_t lg_aligned_h2d(const struct lg_aligned *aligned, size_t rank, size_t iteration,
                        enum lg_column column);

@@ -76,6 +76,7 @@ struct lg_judgement *lg_choose_scope(struct lg_judgement *whole, struct lg_judge
 /* ---- rules: append their findings to the judgement ---- */
 
 /* Those that exclude each other; true if the rule spoke. They need j->arrivals. */
+bool lg_rule_uneven(struct lg_judgement *j);
 bool lg_rule_persistent(struct lg_judgement *j);
 bool lg_rule_stretch(struct lg_judgement *j);
 bool lg_rule_imbalance(struct lg_judgement *j);

@@ -16,8 +16,8 @@
 
 /* Rules that exclude each other: the first that finds something speaks. */
 static bool (*const exclusive[])(struct lg_judgement *j) = {
-    lg_rule_persistent, lg_rule_stretch, lg_rule_imbalance, lg_rule_rotating,
-    lg_rule_periodic,   lg_rule_pauses,  lg_rule_sparse,
+    lg_rule_uneven,   lg_rule_persistent, lg_rule_stretch, lg_rule_imbalance,
+    lg_rule_rotating, lg_rule_periodic,   lg_rule_pauses,  lg_rule_sparse,
 };
 
 /* Rules that always speak, in the order in which findings of equal weight stand. */
