@@ -66,7 +66,7 @@ static struct host others(const struct host *hosts, size_t n, size_t rank)
 {
     enum { FIELDS = sizeof(struct host) / sizeof(double) };
     int64_t *list = lg_alloc(n, sizeof(*list));
-    struct host h;
+    struct host h = {0};
 
     for (size_t field = 0; field < FIELDS; field++) {
         size_t count = 0;
