@@ -117,7 +117,7 @@ struct lg_cause {
 /* Over the cycles k with chosen[k]; there is at least one. */
 void lg_find_cause(const struct lg_arrivals *a, size_t rank, const bool *chosen,
                    struct lg_cause *cause);
-/* On the device's clock, if that names no stage: what the ranks' hosts tell. */
+/* On the device's clock, if that names no single stage: what the ranks' hosts tell. */
 void lg_find_host_cause(const struct lg_arrivals *a, size_t rank, const bool *chosen,
                         struct lg_cause *cause);
 /* Kind of a finding about a rank that is late in the stage. */

@@ -118,7 +118,8 @@ void lg_find_host_cause(const struct lg_arrivals *a, size_t rank, const bool *ch
     double excess;
     int stage;
 
-    if (!a->cycles->device || cause->stage != LG_BLAME_NONE || a->n_ranks < 2)
+    if (!a->cycles->device || a->cycles->merged || a->n_ranks < 2 ||
+        (cause->stage != LG_BLAME_NONE && cause->stage != LG_BLAME_FORWARD_BACKWARD))
         return;
     hosts = lg_alloc(a->n_ranks, sizeof(*hosts));
     for (size_t r = 0; r < a->n_ranks; r++)
