@@ -85,7 +85,7 @@ int cmd_env(int argc, char **argv)
         default:
             return bad_usage("bad option");
         }
-    if (!wanted || optind < argc)
+    if (!wanted || !*wanted || optind < argc)
         return bad_usage("-o DIR, and nothing else, is needed");
     return print_environment(wanted);
 }

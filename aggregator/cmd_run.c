@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -301,59 +302,89 @@ static void finish_run(struct run *run)
 {
     struct collect_result other;
     struct error error;
+    int written;
 
     if (!*run->dir)
         return;
     run->info.end_ns = now_ns(CLOCK_REALTIME);
     run->info.exit_status = launch_exit_status(&run->launch);
-    if (rundir_write(run->dir, run->file, &run->info, run->argv, &error) != 0 &&
-        run->result.failed == 0) {
+    written = rundir_write(run->dir, run->file, &run->info, run->argv, &error) == 0;
+    if (!written && run->result.failed == 0) {
         run->result.failed = 1;
         snprintf(run->result.note, sizeof(run->result.note), "%s", error.text);
     }
-    collect_run(run->dir, &other); /* what came from other hosts */
+    /* what came from other hosts, and once more what could not be stored so far */
+    collect_run(run->dir, &other);
     run->result.ranks += other.collected + other.running;
+    if (written || other.failed > 0) {
+        run->result.failed = other.failed;
+        snprintf(run->result.note, sizeof(run->result.note), "%s", other.note);
+    }
     if (*run->info.spool_dir)
         spool_place_remove(run->info.spool_dir);
     tidy_run_dir(run);
 }
 
-/* The run directory as it is shortest to type. */
-static const char *shown_dir(const struct run *run)
+/* The run directory as it is shortest to type, for a shell. */
+static void show_dir(const struct run *run, char *shown, size_t size)
 {
     size_t n = strlen(run->info.cwd);
-    if (n > 1 && strncmp(run->dir, run->info.cwd, n) == 0 && run->dir[n] == '/')
-        return run->dir + n + 1;
-    return run->dir;
+    char path[PATH_MAX + 2];
+    char *const word[] = {path, NULL};
+    int inside = n > 1 && strncmp(run->dir, run->info.cwd, n) == 0 && run->dir[n] == '/';
+
+    /* a name that begins like an option would be one */
+    snprintf(path, sizeof(path), "%s%s", inside && run->dir[n + 1] == '-' ? "./" : "",
+             inside ? run->dir + n + 1 : run->dir);
+    quote_command(word, shown, size);
 }
 
-static void say(const char *format, const char *text)
+static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void say(const char *format, ...)
 {
+    va_list args;
+    va_start(args, format);
     fputs("laggard: ", stderr);
-    fprintf(stderr, format, text);
+    vfprintf(stderr, format, args);
     fputc('\n', stderr);
+    va_end(args);
 }
 
-static void say_verdict(const struct run *run)
+static void say_no_rank(const struct run *run)
 {
-    if (run->result.ranks == 0) {
-        say("no rank was seen, %s",
-            "so nothing was recorded: no process that loaded the library showed a sign of "
-            "training (a PyTorch backward, a NCCL or Gloo communicator). Static and setuid "
-            "programs "
-            "and cleared environments stay unseen");
-        if (cmd_doctor)
-            say("next: laggard doctor -- %s", run->info.command);
-        return;
+    say("no rank was seen, so nothing was recorded: no process that loaded the library showed a "
+        "sign of training (a PyTorch backward, a NCCL or Gloo communicator). Static and setuid "
+        "programs and cleared environments stay unseen");
+    if (cmd_doctor)
+        say("next: laggard doctor -- %s", run->info.command);
+}
+
+static void say_verdict(const struct run *run, const char *shown)
+{
+    if (run->result.ranks > 0) {
+        if (!report_verdict_line || report_verdict_line(run->dir, stderr) != 0)
+            say("recorded in %s", shown);
+        say("next: laggard report %s", shown);
+    } else if (run->result.failed == 0) {
+        say_no_rank(run);
     }
-    if (!report_verdict_line || report_verdict_line(run->dir, stderr) != 0)
-        say("recorded in %s", shown_dir(run));
-    say("next: laggard report %s", shown_dir(run));
+}
+
+/* Rows that could not be moved stay in their spools, which nobody else will remove. */
+static void say_failure(const struct run *run, const char *shown)
+{
+    if (run->result.failed == 0)
+        return;
+    say("%s could be stored: %s", run->result.ranks ? "not all rows" : "no row", run->result.note);
+    if (*run->info.spool_dir && access(run->info.spool_dir, F_OK) == 0)
+        say("they wait in %s; when that is mended, laggard report %s stores them",
+            run->info.spool_dir, shown);
 }
 
 static void say_result(const struct run *run)
 {
-    char text[64];
+    char shown[PATH_MAX + 64];
 
     if (run->quiet || run->joined)
         return;
@@ -363,13 +394,17 @@ static void say_result(const struct run *run)
     }
     if (*run->note)
         say("%s", run->note);
-    say_verdict(run);
-    if (run->result.running > 0) {
-        snprintf(text, sizeof(text), "%d", run->result.running);
-        say("processes that still run: %s; laggard report collects their rows", text);
+    if (access(run->dir, F_OK) != 0) {
+        say("the run directory %s was removed while the command ran, and what was recorded with it",
+            run->dir);
+        return;
     }
-    if (run->result.failed > 0)
-        say("not all rows could be stored: %s", run->result.note);
+    show_dir(run, shown, sizeof(shown));
+    say_verdict(run, shown);
+    if (run->result.running > 0)
+        say("processes that still run: %d; laggard report %s collects their rows",
+            run->result.running, shown);
+    say_failure(run, shown);
 }
 
 /* ---- the command ---- */
@@ -452,6 +487,8 @@ int cmd_run(int argc, char **argv)
             snprintf(what, sizeof(what), "unknown option '%.80s'", argv[optind - 1]);
             return bad_usage(what);
         }
+    if (run.wanted_dir && !*run.wanted_dir)
+        return bad_usage("-o needs a directory");
     if (optind >= argc)
         return bad_usage("no command given");
     run.argv = argv + optind;

@@ -3,17 +3,41 @@
  */
 #include "aggregator/error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAD 160 /* kept of the beginning of a line that is too long */
+
+/* A line begins with a path and ends with the reason: of a long one the middle is left out. */
+static void fit(char *text, size_t size, const char *line)
+{
+    static const char gap[] = "[...]";
+    size_t length = strlen(line), tail = size - HEAD - sizeof(gap);
+
+    if (length < size)
+        memcpy(text, line, length + 1);
+    else
+        snprintf(text, size, "%.*s%s%s", HEAD, line, gap, line + length - tail);
+}
 
 int error_set(struct error *error, const char *format, ...)
 {
-    if (error) {
-        va_list args;
-        va_start(args, format);
-        vsnprintf(error->text, sizeof(error->text), format, args);
-        va_end(args);
-    }
+    va_list args;
+    char *line = NULL;
+    int saved = errno;
+
+    if (!error)
+        return -1;
+    va_start(args, format);
+    if (vasprintf(&line, format, args) < 0)
+        line = NULL;
+    va_end(args);
+    fit(error->text, sizeof(error->text), line ? line : "out of memory");
+    free(line);
+    errno = saved;
     return -1;
 }
 

@@ -11,7 +11,7 @@ struct error {
 
 /* Writes a printf-style line into `error` (which may be NULL) and returns -1, so that a function
  * can `return error_set(...)`. The line has no newline and begins with what it is about, e.g. a
- * path. */
+ * path; where it is too long its middle is left out, so that the reason stays. errno is kept. */
 int error_set(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Prints "laggard: TEXT" and a newline on stderr and returns 2, the exit status for bad usage or

@@ -96,6 +96,7 @@ int launch_start(struct launch *l, char *const argv[], const struct launch_varia
     block_signals(&l->old_mask);
     sigprocmask(SIG_BLOCK, NULL, &watched);
     l->signals = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
+    int failed = l->signals < 0 ? own_failure("signalfd", error) : 0;
     /* where SIGCHLD is ignored the kernel throws the child's status away */
     sigaction(SIGCHLD, &by_default, &inherited);
     l->pid = l->signals < 0 ? -1 : fork();
@@ -104,7 +105,7 @@ int launch_start(struct launch *l, char *const argv[], const struct launch_varia
     close(pipe_ends[1]);
     if (l->pid < 0) {
         close(pipe_ends[0]);
-        return own_failure("fork", error);
+        return failed ? failed : own_failure("fork", error);
     }
     int reason = read_exec_error(pipe_ends[0]);
     close(pipe_ends[0]);

@@ -78,13 +78,30 @@ static int make_with_parents(const char *path)
     }
     if (mkdir(part, 0700) != 0 && (errno != EEXIST || stat(part, &st) != 0))
         return -1;
-    if (access(part, W_OK | X_OK) != 0)
+    if (stat(part, &st) == 0 && !S_ISDIR(st.st_mode)) {
+        errno = ENOTDIR;
         return -1;
-    return 0;
+    }
+    return access(part, W_OK | X_OK);
+}
+
+/* Asked before anything is made: the directory's absolute path has to be usable. */
+static int is_too_long(const char *wanted)
+{
+    char cwd[PATH_MAX];
+    size_t before = 0;
+
+    if (*wanted != '/' && getcwd(cwd, sizeof(cwd)))
+        before = strlen(cwd) + 1;
+    return before + strlen(wanted) > RUNDIR_LONGEST;
 }
 
 static int make_at(const char *wanted, char *path)
 {
+    if (is_too_long(wanted)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
     if (make_with_parents(wanted) != 0)
         return -1;
     return realpath(wanted, path) ? 0 : -1;
@@ -109,7 +126,8 @@ int rundir_make(const char *wanted, char *path, char *note, size_t note_size, st
     if (make_at(elsewhere, path) != 0)
         return error_set(error, "can't make a run directory: %s: %s; %s: %s", wanted,
                          strerror(reason), elsewhere, strerror(errno));
-    snprintf(note, note_size, "%s: %s; the run is in %s", wanted, strerror(reason), path);
+    snprintf(note, note_size, "%.300s%s: %s; the run is in %s", wanted,
+             strlen(wanted) > 300 ? "[...]" : "", strerror(reason), path);
     return 0;
 }
 

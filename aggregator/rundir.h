@@ -32,8 +32,10 @@ struct rundir_info {
  * Makes the run directory (mode 0700, parents too) and writes its absolute path to `path` (PATH_MAX
  * bytes). `wanted` NULL: laggard-YYYYmmdd-HHMMSS-PID in the current directory. Where that can't be
  * made it falls back to $TMPDIR (or /tmp) and writes one line about it to `note`; else note is "".
- * An existing directory is used as it is.
+ * An existing directory is used as it is. Paths longer than RUNDIR_LONGEST are not used: SQLite
+ * takes 512 bytes with the names of its files, and so does the library with those of its spools.
  */
+#define RUNDIR_LONGEST 400
 int rundir_make(const char *wanted, char *path, char *note, size_t note_size, struct error *error);
 
 /* Writes run.sqlite (or its sibling, see above; file names the one that was chosen, PATH_MAX bytes,
