@@ -134,6 +134,16 @@ def slow_of_four(bench, c):
     c.equal(run.report["coverage"]["device"]["state"], "observed", "coverage of the device")
 
 
+@scenario("rank 2 of 4 has a device 1.3 times slower")
+def a_little_slower(bench, c):
+    run, sync = slow_device(bench, c, "ddp", 4, (1, 1, 1.3, 1), {"SIM_NCCL_US": 300}, steps=44)
+    c.equal(min(range(4), key=lambda r: sync[r]), 2, f"the rank that waits least: {sync}")
+    v = run.report["verdict"]
+    c.equal((v["kind"], v["rank"], v["stage"]), ("COMPUTE_STRAGGLER", 2, "forward+backward"),
+            f"verdict ({v['sentence']})")
+    c.equal(run.report["run"]["clock"], "gpu", "clock of the verdict")
+
+
 def rule_holds(name, job, knobs=None, quick=False, once=False):
     @scenario(f"a slow device: {name}", quick, once)
     def run_rule(bench, c):
