@@ -36,15 +36,18 @@ static void add_place(struct places *places, const char *dir)
     snprintf(grown[places->n++], PATH_MAX, "%s", dir);
 }
 
+static int ends_with(const char *name, const char *suffix)
+{
+    size_t n = strlen(name), m = strlen(suffix);
+    return n > m && strcmp(name + n - m, suffix) == 0;
+}
+
 static int has_spools(const char *path)
 {
-    size_t suffix = strlen(LG_SPOOL_SUFFIX);
     int found = 0;
     DIR *dir = opendir(path);
-    for (struct dirent *e; dir && !found && (e = readdir(dir));) {
-        size_t n = strlen(e->d_name);
-        found = n > suffix && strcmp(e->d_name + n - suffix, LG_SPOOL_SUFFIX) == 0;
-    }
+    for (struct dirent *e; dir && !found && (e = readdir(dir));)
+        found = ends_with(e->d_name, LG_SPOOL_SUFFIX) || ends_with(e->d_name, LG_LOST_SUFFIX);
     if (dir)
         closedir(dir);
     return found;

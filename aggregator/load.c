@@ -191,7 +191,7 @@ static size_t find_reason(const char *name)
     return 0; /* a reason of a later version: its text still says something */
 }
 
-/* "recording stopped at step 37 (no space for the spool), 12 rows lost" */
+/* "recording stopped at step 37 (no space for the spool), 12 rows lost"; at step 0: nothing was */
 static char *loss_text(const struct rank_loss *loss, size_t reason)
 {
     char at[48] = "", rows[48] = "";
@@ -206,6 +206,8 @@ static char *loss_text(const struct rank_loss *loss, size_t reason)
     case LG_LOSS_none:
         return lg_format("%s%s%s%s%s", meaning, at, rows, *loss->detail ? ": " : "", loss->detail);
     default:
+        if (loss->step == 0)
+            return lg_format("nothing was recorded (%s)%s", meaning, rows);
         return lg_format("recording stopped%s (%s)%s", at, meaning, rows);
     }
 }

@@ -284,18 +284,33 @@ static void find_gaps(const struct lg_aligned *a, const struct lg_policy_result 
 
 /* ---- notes ---- */
 
-static void note_missing_ranks(struct lg_diagnosis *d)
+static bool has_loss(const struct lg_run *run, int32_t rank)
 {
-    char *list;
+    for (size_t i = 0; i < run->n_losses; i++)
+        if (run->losses[i].rank == rank)
+            return true;
+    return false;
+}
 
-    if (d->n_missing == 0)
-        return;
-    list = lg_rank_list(d->missing, d->n_missing);
-    lg_texts_add(&d->notes,
-                 lg_format("%zu of %zu ranks left no rows (%s): was the library loaded there, or "
-                           "the environment cleared?",
-                           d->n_missing, d->n_missing + d->n_seen, list));
-    free(list);
+/* Of ranks with a loss it is known why. */
+static void note_missing_ranks(struct lg_diagnosis *d, const struct lg_run *run)
+{
+    int32_t *silent = lg_alloc(d->n_missing, sizeof(*silent));
+    size_t n = 0;
+
+    for (size_t i = 0; i < d->n_missing; i++)
+        if (!has_loss(run, d->missing[i]))
+            silent[n++] = d->missing[i];
+    if (n > 0) {
+        char *list = lg_rank_list(silent, n);
+
+        lg_texts_add(&d->notes,
+                     lg_format("%zu of %zu ranks left no rows (%s): was the library loaded there, "
+                               "or the environment cleared?",
+                               n, d->n_missing + d->n_seen, list));
+        free(list);
+    }
+    free(silent);
 }
 
 static void note_left_out(struct lg_diagnosis *d, const struct lg_aligned *a)
@@ -453,7 +468,7 @@ void lg_observe(const struct lg_scope *scope, const struct lg_policy_result *pub
     find_gaps(a, published, d, &o->gaps);
     fill_coverage(d, a->run);
     fill_losses(d, a);
-    note_missing_ranks(d);
+    note_missing_ranks(d, a->run);
     note_left_out(d, a);
     note_uneven_ranks(d, a);
     note_undeclared(d, scope);

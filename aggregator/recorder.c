@@ -52,13 +52,13 @@ struct spool_name {
 };
 
 /* HOST.PID.STARTTIME.SEQ.spool; the host may contain dots. */
-static int parse_name(const char *name, struct spool_name *parsed)
+static int parse_name(const char *name, const char *ending, struct spool_name *parsed)
 {
-    size_t n = strlen(name), suffix = strlen(LG_SPOOL_SUFFIX);
+    size_t n = strlen(name), suffix = strlen(ending);
     unsigned long long number[3];
     char text[NAME_MAX + 1];
 
-    if (n <= suffix || strcmp(name + n - suffix, LG_SPOOL_SUFFIX) != 0)
+    if (n <= suffix || strcmp(name + n - suffix, ending) != 0)
         return 0;
     snprintf(text, sizeof(text), "%.*s", (int)(n - suffix), name);
     for (int i = 2; i >= 0; i--) {
@@ -230,6 +230,56 @@ static void look_at(struct recorder *r, const char *path, const struct spool_nam
     grown[found->n++] = spool;
 }
 
+/* What a process left that found no room for a spool; 0 = this is no such link. */
+static int read_lost(const char *path, const struct spool_name *name, struct rank_info *info,
+                     uint32_t *reason)
+{
+    char text[64];
+    unsigned rank, world, source, why;
+    ssize_t n = readlink(path, text, sizeof(text) - 1);
+
+    text[n > 0 ? n : 0] = '\0';
+    if (sscanf(text, "%u:%u:%u:%u", &why, &rank, &world, &source) != 4 || rank >= world ||
+        world > INT32_MAX)
+        return 0;
+    *info = (struct rank_info){.rank = rank,
+                               .world_size = world,
+                               .local_rank = LG_NULL,
+                               .pid = name->process.pid,
+                               .parent_pid = LG_NULL,
+                               .proc_start = (int64_t)name->process.start,
+                               .seen = LG_NULL,
+                               .mono_ns = LG_NULL,
+                               .real_ns = LG_NULL,
+                               .ended = LG_NULL,
+                               .exit_status = LG_NULL,
+                               .killed = LG_NULL,
+                               .entries_dropped = LG_NULL};
+    snprintf(info->rank_source, sizeof(info->rank_source), "%s", spool_rank_source(source));
+    snprintf(info->host, sizeof(info->host), "%.63s", name->host);
+    if (strcmp(name->host, process_host()) == 0)
+        snprintf(info->boot_id, sizeof(info->boot_id), "%s", process_boot_id());
+    *reason = why;
+    return 1;
+}
+
+static void take_lost(struct recorder *r, const char *path, const struct spool_name *name)
+{
+    struct error error = {""};
+    struct rank_info info;
+    uint32_t reason;
+
+    if (!read_lost(path, name, &info, &reason))
+        return;
+    if (source_store_lost(r, &info, reason, &error) != 0) {
+        recorder_note(r, &error);
+        r->lost_unstored++;
+        return;
+    }
+    unlink(path);
+    r->lost++;
+}
+
 static void scan_dir(struct recorder *r, const char *path, struct found *found)
 {
     struct spool_name name;
@@ -237,10 +287,10 @@ static void scan_dir(struct recorder *r, const char *path, struct found *found)
     DIR *dir = opendir(path);
 
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (!parse_name(e->d_name, &name))
-            continue;
         snprintf(file, sizeof(file), "%s/%s", path, e->d_name);
-        if (!is_known(r, file))
+        if (parse_name(e->d_name, LG_LOST_SUFFIX, &name))
+            take_lost(r, file, &name);
+        else if (parse_name(e->d_name, LG_SPOOL_SUFFIX, &name) && !is_known(r, file))
             look_at(r, file, &name, found);
     }
     if (dir)
@@ -261,6 +311,7 @@ static void scan(struct recorder *r)
 {
     struct found found = {NULL, 0};
 
+    r->lost_unstored = 0;
     for (size_t i = 0; i < r->dirs; i++)
         scan_dir(r, r->dir[i], &found);
     if (found.n > 1)
@@ -366,7 +417,8 @@ int recorder_has_running(const struct recorder *r)
 void recorder_result(const struct recorder *r, struct recorder_result *result)
 {
     memset(result, 0, sizeof(*result));
-    result->failed = (int)r->bads;
+    result->failed = (int)r->bads + r->lost_unstored;
+    result->ranks = result->finished = r->lost;
     result->rows = r->rows;
     snprintf(result->note, sizeof(result->note), "%s", r->note);
     for (size_t i = 0; i < r->sources; i++) {

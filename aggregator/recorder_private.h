@@ -49,6 +49,8 @@ struct recorder {
     int64_t limit_ns; /* of a pass, 0: none */
     size_t next;      /* the source where the next pass begins */
     int64_t rows;
+    int lost;             /* processes that found no room for a spool, and are stored as such */
+    int lost_unstored;    /* ... and could not be stored in the last pass */
     int64_t published_ns; /* CLOCK_MONOTONIC */
     char note[512];
 };
@@ -62,6 +64,11 @@ int source_is_gone(const struct recorder *r, const struct source *s);
 /* Stores what is ready; when the process is gone, everything. Failures go to the note, and are
  * tried again in the next pass. */
 void source_store(struct recorder *r, struct source *s);
+
+/* Makes the database of a process that found no room for a spool: no rows, and the reason (enum
+ * lg_loss). */
+int source_store_lost(struct recorder *r, struct rank_info *info, uint32_t reason,
+                      struct error *error);
 
 /* Copies the database to run_dir when it is written elsewhere and has changed. */
 void source_publish(struct recorder *r, struct source *s);

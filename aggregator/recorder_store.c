@@ -536,6 +536,21 @@ void source_store(struct recorder *r, struct source *s)
         finish(r, s);
 }
 
+int source_store_lost(struct recorder *r, struct rank_info *info, uint32_t reason,
+                      struct error *error)
+{
+    struct source s = {.rank = -1, .attempt = -1};
+
+    if (open_database(r, &s, info, error) != 0)
+        return -1;
+    int result = put_loss(&s, reason, 0, LG_NULL, "there was no spool", error);
+    s.changed = result == 0;
+    close_source(r, &s);
+    if (result == 0 && s.changed && written_elsewhere(r))
+        result = error_set(error, "%s", r->note); /* not published */
+    return result;
+}
+
 void source_free(struct source *s)
 {
     rankdb_close(s->db);

@@ -124,11 +124,10 @@ void spool_close(struct spool *spool)
 
 /* ---- the header ---- */
 
-static void rank_source_name(uint32_t source, char *name, size_t size)
+const char *spool_rank_source(uint32_t source)
 {
     static const char *const names[] = {"unknown", "slurm", "pmi", "ompi", "env", "communicator"};
-    snprintf(name, size, "%s",
-             source < sizeof(names) / sizeof(names[0]) ? names[source] : names[0]);
+    return source < sizeof(names) / sizeof(names[0]) ? names[source] : names[0];
 }
 
 /* Numbers where -1 and its like stand for "not known". */
@@ -150,7 +149,7 @@ void spool_rank_info(const struct spool *spool, struct rank_info *info)
     info->rank = known(s->rank);
     info->world_size = s->world > 0 ? s->world : LG_NULL;
     info->local_rank = known(s->local_rank);
-    rank_source_name(s->rank_source, info->rank_source, sizeof(info->rank_source));
+    snprintf(info->rank_source, sizeof(info->rank_source), "%s", spool_rank_source(s->rank_source));
     info->pid = spool->process.pid;
     info->parent_pid = s->parent_pid;
     info->proc_start = bounded(spool->process.start);

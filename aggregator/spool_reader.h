@@ -50,6 +50,9 @@ int spool_check(const struct spool *spool, struct error *error);
 /* What the header says now about the rank and about how it goes; all but the attempt and killed. */
 void spool_rank_info(const struct spool *spool, struct rank_info *info);
 
+/* The name of an enum lg_rank_source. */
+const char *spool_rank_source(uint32_t source);
+
 /* What the header says about rows that are missing; reason LG_LOSS_none: nothing. */
 struct spool_stop {
     uint32_t reason;

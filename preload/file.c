@@ -34,6 +34,20 @@ static bool same_file(int fd, const struct stat *ours, uint64_t bytes)
            now.st_ino == ours->st_ino && (uint64_t)now.st_size == bytes;
 }
 
+static enum lg_loss reason(int number)
+{
+    switch (number) {
+    case ENOSPC:
+    case EDQUOT:
+        return LG_LOSS_no_space;
+    case EMFILE:
+    case ENFILE:
+        return LG_LOSS_no_descriptor;
+    default:
+        return LG_LOSS_no_place;
+    }
+}
+
 static void *map_opened(int fd, uint64_t bytes, enum lg_loss *why)
 {
     struct stat ours;
@@ -41,13 +55,15 @@ static void *map_opened(int fd, uint64_t bytes, enum lg_loss *why)
     *why = LG_LOSS_spool_changed;
     if (syscall(SYS_fstat, fd, &ours) != 0 || ours.st_size != 0 || !S_ISREG(ours.st_mode))
         return NULL; /* not ours any more: not even to be closed */
-    *why = LG_LOSS_no_space;
     uint64_t size = 0;
+    *why = LG_LOSS_no_place;
     if (syscall(SYS_fallocate, fd, 0, 0L, (long)bytes) == 0) {
         size = bytes;
         p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (p == MAP_FAILED)
             p = NULL;
+    } else {
+        *why = reason(errno);
     }
     if (!same_file(fd, &ours, size)) {
         if (p != NULL)
@@ -67,11 +83,11 @@ static void *map_new(const char *path, uint64_t bytes, enum lg_loss *why, bool *
     *why = LG_LOSS_file_limit;
     if (!size_allowed(bytes))
         return NULL;
-    *why = LG_LOSS_no_place;
     int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0600);
     if (fd < 0) {
         *exists = errno == EEXIST;
+        *why = reason(errno);
         return NULL;
     }
     void *p = map_opened(fd, bytes, why);
@@ -94,6 +110,11 @@ void *lg_file_map_new(const char *path, uint64_t bytes, enum lg_loss *why, bool 
 void lg_file_mkdir(const char *path)
 {
     syscall(SYS_mkdirat, AT_FDCWD, path, 0700);
+}
+
+bool lg_file_link(const char *text, const char *path)
+{
+    return syscall(SYS_symlinkat, text, AT_FDCWD, path) == 0;
 }
 
 uint64_t lg_file_read(const char *path, char *buffer, uint64_t size)

@@ -17,6 +17,9 @@ void *lg_file_map_new(const char *path, uint64_t bytes, enum lg_loss *why, bool 
 /* Makes a directory, mode 0700, that may exist already. */
 void lg_file_mkdir(const char *path);
 
+/* Makes a symbolic link; true if it is there now. */
+bool lg_file_link(const char *text, const char *path);
+
 /* Reads a small file; returns the number of bytes, NUL-terminated, 0 on failure. */
 uint64_t lg_file_read(const char *path, char *buffer, uint64_t size);
 

@@ -212,6 +212,15 @@ void lg_identity_write(struct lg_spool *spool)
         memcpy(&to[i], &groups[i], sizeof to[i]);
 }
 
+void lg_identity_describe(struct lg_text *text)
+{
+    lg_text_add_number(text, rank < 0 ? 0 : (uint64_t)rank);
+    lg_text_add(text, ":");
+    lg_text_add_number(text, world < 1 ? 1 : (uint64_t)world);
+    lg_text_add(text, ":");
+    lg_text_add_number(text, rank_source);
+}
+
 void lg_identity_reset(void)
 {
     memset(groups, 0, sizeof groups);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "preload/text.h"
 #include "schema/spool.h"
 
 /* A group or communicator was made; `id` is its address. */
@@ -32,6 +33,9 @@ bool lg_identity_sync_known(void);
 
 /* Writes rank, world size, groups and what was seen into a spool's pages. */
 void lg_identity_write(struct lg_spool *spool);
+
+/* Adds "RANK:WORLD:RANK_SOURCE" as far as they are known. */
+void lg_identity_describe(struct lg_text *text);
 
 /* ncclGetVersion's number, of each copy of NCCL that makes communicators. */
 void lg_identity_nccl(int version);

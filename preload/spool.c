@@ -111,19 +111,26 @@ static void run_dir_place(char *out)
     lg_file_mkdir(out);
 }
 
+enum { FILE_PATH = PATH + sizeof name_begin + 32 };
+
+static void name_file(char *path, const char *directory, uint32_t seq, const char *suffix)
+{
+    struct lg_text t = lg_text_start(path, FILE_PATH);
+    lg_text_add(&t, directory);
+    lg_text_add(&t, "/");
+    lg_text_add(&t, name_begin);
+    lg_text_add_number(&t, seq);
+    lg_text_add(&t, suffix);
+}
+
 static struct lg_spool *make_in(const char *directory, uint32_t seq, enum lg_loss *why)
 {
-    char path[PATH + sizeof name_begin + 32];
+    char path[FILE_PATH];
     bool exists = directory[0] != 0;
     struct lg_spool *p = NULL;
     /* a name is only taken where this process exec'ed another program that trains, too */
     for (uint32_t s = seq; exists && s < seq + 64; s++) {
-        struct lg_text t = lg_text_start(path, sizeof path);
-        lg_text_add(&t, directory);
-        lg_text_add(&t, "/");
-        lg_text_add(&t, name_begin);
-        lg_text_add_number(&t, s);
-        lg_text_add(&t, LG_SPOOL_SUFFIX);
+        name_file(path, directory, s, LG_SPOOL_SUFFIX);
         p = lg_file_map_new(path, LG_SPOOL_BYTES, why, &exists);
         if (p != NULL)
             p->seq = s;
@@ -140,8 +147,30 @@ static struct lg_spool *make_file(uint32_t seq, enum lg_loss *why)
     struct lg_spool *p = make_in(directory, seq, why);
     if (p != NULL)
         return p;
+    enum lg_loss first = *why;
     run_dir_place(directory);
-    return make_in(directory, seq, why);
+    p = make_in(directory, seq, why);
+    if (*why == LG_LOSS_no_place)
+        *why = first; /* says more */
+    return p;
+}
+
+/* There is no spool to say it in: the recorder finds a link that leads nowhere. */
+static void leave_word(enum lg_loss why)
+{
+    char directory[PATH], path[FILE_PATH], text[64];
+    struct lg_text t = lg_text_start(text, sizeof text);
+    lg_text_add_number(&t, why);
+    lg_text_add(&t, ":");
+    lg_identity_describe(&t);
+    recorder_place(directory);
+    name_file(path, directory, 0, LG_LOST_SUFFIX);
+    if (directory[0] != 0 && lg_file_link(text, path))
+        return;
+    run_dir_place(directory);
+    name_file(path, directory, 0, LG_LOST_SUFFIX);
+    if (directory[0] != 0)
+        lg_file_link(text, path);
 }
 
 static int64_t real_ns(void)
@@ -198,8 +227,10 @@ void lg_spool_open(void)
     stop_working();
     know_self();
     struct lg_spool *s = make_file(0, &why);
-    if (s == NULL)
+    if (s == NULL) {
+        leave_word(why);
         return;
+    }
     write_header(s);
     current = s;
     base = s;

@@ -23,6 +23,10 @@
  * When the writer is gone (its pid does not exist or has another start time) a reader takes, in
  * this order: the ring, held[0..held_count), then the provisional copy with the larger `serial`,
  * unless its step is already there. For one step number the later one in this order wins.
+ *
+ * A process that found no room for a spool leaves a symbolic link in its place, which needs none:
+ * the same name with LG_LOST_SUFFIX, leading to "REASON:RANK:WORLD:RANK_SOURCE" (decimal numbers,
+ * enum lg_loss and enum lg_rank_source).
  */
 #ifndef LAGGARD_SCHEMA_SPOOL_H
 #define LAGGARD_SCHEMA_SPOOL_H
@@ -35,6 +39,7 @@
 #define LG_SPOOL_MAGIC   "LAGSPOOL"
 #define LG_SPOOL_VERSION 1u
 #define LG_SPOOL_SUFFIX  ".spool"
+#define LG_LOST_SUFFIX   ".lost"
 #define LG_PAGE          4096u
 #define LG_SLOTS         8192u
 #define LG_HELD          8u
