@@ -24,7 +24,6 @@ bool lg_diagnose_needs(enum lg_column column)
     case LG_COL_sources:
     case LG_COL_h2d_overlapped:
     case LG_COL_launches:
-    case LG_COL_collectives:
     case LG_COL_hidden_input_ns:
     case LG_COL_minor_faults:
     case LG_COL_voluntary_switches:
@@ -206,6 +205,7 @@ static void judge_last(struct lg_diagnosis *d, const struct lg_scope *all)
         last.from = all->to - d->window;
     lg_published_run(&last, &d->published);
     d->published_steps = lg_scope_steps(&last);
+    d->compute_wait_share = lg_compute_wait_share(&last, &d->published);
     d->clock = d->published.clock;
 }
 

@@ -164,6 +164,8 @@ struct lg_diagnosis {
     struct lg_suspect *suspects;       /* best first */
     struct lg_policy_result published; /* the published policy, over the last `window` steps */
     struct lg_steps published_steps;
+    double compute_wait_share; /* part of the step that is counted as computation there and is time
+                                  blocked in collectives; NAN: not measured */
     size_t n_windows;
     struct lg_window *windows; /* in order of steps */
     size_t n_means;

@@ -10,7 +10,20 @@
 
 #include "aggregator/rules.h"
 
-enum condition { ALWAYS, WITH_DEVICE, WITHOUT_DEVICE, WHEN_PERIODIC };
+/* SMALL_MANY and SMALL_FEW: of small collectives, many or few a step; NOT_SMALL: others, or sizes
+ * that are not known. */
+enum condition {
+    ALWAYS,
+    WITH_DEVICE,
+    WITHOUT_DEVICE,
+    WHEN_PERIODIC,
+    SMALL_MANY,
+    SMALL_FEW,
+    NOT_SMALL,
+    NOT_SMALL_WITH_DEVICE
+};
+
+#define MANY 4 /* collectives a step */
 
 struct advice {
     enum lg_kind kind;
@@ -74,12 +87,20 @@ static const struct advice table[] = {
     {LG_COMM_BOUND, ALWAYS,
      PER_RANK("avg(sync_ns)/1e6 AS in_collectives_ms, avg(collectives) AS collectives, "
               "avg(collective_bytes)/1e6 AS mb")},
-    {LG_COMM_BOUND, WITH_DEVICE,
+    {LG_COMM_BOUND, SMALL_MANY,
+     "latency, not volume: fewer collectives, each with more in it: fuse small tensors into one "
+     "buffer, larger buckets (bucket_cap_mb), metrics reduced together and not at every step"},
+    {LG_COMM_BOUND, SMALL_FEW,
+     "latency, not volume: few and small, they should take microseconds: look for ranks that have "
+     "no CPU core of their own when the answer comes (cpu cores against ranks), and for a slow "
+     "network path (ping between the hosts, which interface NCCL or Gloo uses)"},
+    {LG_COMM_BOUND, NOT_SMALL_WITH_DEVICE,
      "all_reduce_perf of nccl-tests over all hosts, then over each half of them: a slow link or "
      "host shows in one half only (NCCL_DEBUG=INFO says which network is used)"},
-    {LG_COMM_BOUND, ALWAYS,
-     "less to transfer, or less often: gradient accumulation, larger buckets, compression "
-     "(bf16 or PowerSGD communication hooks)"},
+    {LG_COMM_BOUND, NOT_SMALL,
+     "less to transfer, or less often: gradient accumulation, compression (bf16 or PowerSGD "
+     "communication hooks), more overlap with backward; and the links' own bandwidth against the "
+     "GB/s above"},
     {LG_IMBALANCE, ALWAYS,
      PER_RANK("avg(h2d_bytes)/1e6 AS mean_mb, max(h2d_bytes)/1e6 AS most_mb, "
               "avg(dur_ns-sync_ns)/1e6 AS own_ms, max(dur_ns-sync_ns)/1e6 AS longest_ms")},
@@ -220,6 +241,20 @@ static char *fill_in(const char *text, const struct lg_diagnosis *d, const struc
     return joined;
 }
 
+/* Which advice on collectives fits the verdict's finding. */
+static bool fits_size(enum condition when, const struct lg_finding *f)
+{
+    const char *size = json_string_value(json_object_get(f->evidence, "size"));
+    bool small = size && strcmp(size, "small") == 0, many;
+
+    if (!small)
+        return when == NOT_SMALL;
+    many = json_number_value(
+               json_object_get(json_object_get(json_object_get(f->evidence, "by_size"), size),
+                               "collectives_per_step")) >= MANY;
+    return when == (many ? SMALL_MANY : SMALL_FEW);
+}
+
 static bool fits(const struct advice *a, const struct lg_diagnosis *d, bool device)
 {
     switch (a->when) {
@@ -229,6 +264,12 @@ static bool fits(const struct advice *a, const struct lg_diagnosis *d, bool devi
         return !device;
     case WHEN_PERIODIC:
         return d->verdict.period != LG_NULL;
+    case SMALL_MANY:
+    case SMALL_FEW:
+    case NOT_SMALL:
+        return d->n_findings > 0 && fits_size(a->when, &d->findings[0]);
+    case NOT_SMALL_WITH_DEVICE:
+        return device && d->n_findings > 0 && fits_size(NOT_SMALL, &d->findings[0]);
     default:
         return true;
     }

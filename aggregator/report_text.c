@@ -556,23 +556,38 @@ static void print_windows(const struct lg_diagnosis *d, FILE *out)
     }
 }
 
+/* "", " (31.2 % of the step blocked in collectives)": what is counted as computation holds waiting.
+ */
+static char *waiting_words(const struct lg_diagnosis *d)
+{
+    if (!isnan(d->compute_wait_share))
+        return lg_format(" (of the step %.1f %% is waiting in collectives there)",
+                         100 * d->compute_wait_share);
+    return lg_strdup(d->published.n_ranks > 1 ? " (waits in collectives included: not told apart)"
+                                              : "");
+}
+
 static void print_shares(const struct lg_diagnosis *d, FILE *out)
 {
     const struct lg_policy_result *p = &d->published;
     static const char *const names[LG_SHARE_COUNT] = {"input", "h2d", "compute", "residual"};
     if (p->steps_used == 0)
         return;
-    char *steps = steps_text(&d->published_steps);
-    fprintf(out, "\nShares of the step, median rank, steps %s (%s clock):\n ", steps,
+    char *steps = steps_text(&d->published_steps), *waiting = waiting_words(d);
+    fprintf(out, "\nShares of the step, median rank, steps %s (%s clock):\n  ", steps,
             p->clock == LG_CLOCK_GPU ? "device" : "host");
+    char *line = lg_strdup("");
     for (int s = 0; s < LG_SHARE_COUNT; s++) {
-        if (isnan(p->share[s])) {
-            fprintf(out, " %s -%s", names[s], s + 1 < LG_SHARE_COUNT ? "," : "\n");
-        } else {
-            fprintf(out, " %s %.1f %%%s", names[s], 100 * p->share[s],
-                    s + 1 < LG_SHARE_COUNT ? "," : "\n");
-        }
+        char *share = isnan(p->share[s]) ? lg_strdup("-") : lg_format("%.1f %%", 100 * p->share[s]);
+        char *longer = lg_format("%s%s%s %s%s", line, s ? ", " : "", names[s], share,
+                                 s == LG_SHARE_compute && !isnan(p->share[s]) ? waiting : "");
+        free(line);
+        free(share);
+        line = longer;
     }
+    wrap(out, 2, 2, line);
+    free(line);
+    free(waiting);
     free(steps);
 }
 

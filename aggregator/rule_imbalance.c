@@ -203,8 +203,8 @@ static void explain(const struct lg_arrivals *a, const struct costs *c, const do
                             json_real(round(follows * 1e3) / 1e3));
     f->sentence = lg_format(
         "No rank in particular is slow, but in turn one or another comes late to the collectives "
-        "%s, most of all for %s%s; the others wait %s of each %s step (%.0f %%); the time in "
-        "collectives (%s mean) is a symptom; even work would gain %s a step.",
+        "%s, most of all for %s%s; the others wait %s of each %s step (%.0f %%); of the time in "
+        "collectives (%s mean) the waiting is a symptom; even work would gain %s a step.",
         when, lg_stage_words(f->stage),
         follows >= MOVES ? ", as the bytes copied to the device do (batches or sequences of "
                            "different length)"

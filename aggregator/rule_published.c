@@ -86,8 +86,10 @@ enum lg_blame lg_kind_blame(enum lg_kind kind)
     return blame[kind];
 }
 
-static double part_of(const struct lg_policy_rank *r, enum lg_kind kind)
+double lg_bound_part(const struct lg_policy_result *result, size_t rank, enum lg_kind kind)
 {
+    const struct lg_policy_rank *r = &result->ranks[rank];
+
     switch (kind) {
     case LG_INPUT_BOUND:
         return r->mean[LG_METRIC_input_wait];
@@ -116,7 +118,7 @@ static int64_t issue_cost(const struct lg_policy_result *result,
     size_t n = 0;
 
     for (size_t i = 0; i < result->n_ranks; i++) {
-        double part = part_of(&result->ranks[i], issue->kind);
+        double part = lg_bound_part(result, i, issue->kind);
 
         if (!isnan(part))
             value[n++] = part;
@@ -184,34 +186,106 @@ static double mean_column(const struct lg_scope *scope, size_t rank, enum lg_col
     return sum / (double)(scope->to - scope->from);
 }
 
-/* A share of the step that is mostly time blocked in collectives there: without it there would be
- * no finding. *waiting is its median over the ranks in ns. */
-static bool is_waiting(const struct lg_judgement *j, const struct lg_policy_issue *issue,
-                       double *waiting)
+double lg_bound_sync(const struct lg_judgement *j, size_t rank, enum lg_kind kind)
+{
+    enum lg_column stage, sync;
+
+    return bound_columns(&j->published, kind, &stage, &sync) ? mean_column(&j->scope, rank, sync)
+                                                             : 0;
+}
+
+static double median_of(double *value, size_t n)
+{
+    qsort(value, n, sizeof(*value), by_double);
+    return (value[n / 2] + value[(n - 1) / 2]) / 2;
+}
+
+/* What of the finding's part of the step is time blocked in collectives: median over the ranks, ns;
+ * *left is the share that there is without it. */
+static double waiting_in(const struct lg_judgement *j, enum lg_kind kind, double *left)
 {
     size_t n = j->scope.aligned->n_ranks;
-    double *share = lg_alloc(2 * n, sizeof(*share)), *wait = share + n;
+    double *share = lg_alloc(2 * n, sizeof(*share)), *wait = share + n, median;
     enum lg_column stage = LG_COL_dur_ns, sync = LG_COL_dur_ns;
-    bool bound = bound_columns(&j->published, issue->kind, &stage, &sync), is;
 
-    for (size_t r = 0; bound && r < n; r++) {
+    bound_columns(&j->published, kind, &stage, &sync);
+    for (size_t r = 0; r < n; r++) {
         wait[r] = mean_column(&j->scope, r, sync);
         share[r] =
             (mean_column(&j->scope, r, stage) - wait[r]) / 1e6 / j->published.ranks[r].step_time;
     }
-    qsort(share, n, sizeof(*share), by_double);
-    qsort(wait, n, sizeof(*wait), by_double);
-    *waiting = (wait[n / 2] + wait[(n - 1) / 2]) / 2;
-    is = bound && *waiting > 0 && (share[n / 2] + share[(n - 1) / 2]) / 2 < BOUND;
+    *left = median_of(share, n);
+    median = median_of(wait, n);
     free(share);
-    return is;
+    return median;
+}
+
+/* Forward, backward and optimizer hold waiting as well: how much, per rank, ns. */
+static double computing_wait(const struct lg_scope *scope, size_t rank, enum lg_clock clock)
+{
+    static const enum lg_column host[] = {LG_COL_forward_sync_ns, LG_COL_backward_sync_ns,
+                                          LG_COL_optimizer_sync_ns};
+    static const enum lg_column device[] = {LG_COL_gpu_forward_sync_ns, LG_COL_gpu_backward_sync_ns,
+                                            LG_COL_gpu_optimizer_sync_ns};
+    const enum lg_column *sync = clock == LG_CLOCK_GPU ? device : host;
+    double sum = 0, measured = 0;
+
+    for (int s = 0; s < 3; s++) {
+        sum += mean_column(scope, rank, sync[s]);
+        measured += lg_rank_measured(scope->aligned->rank[rank], sync[s]);
+    }
+    return measured > 0 ? sum : (double)NAN;
+}
+
+static double waiting_in_compute(const struct lg_judgement *j)
+{
+    size_t n = j->scope.aligned->n_ranks;
+    double *wait = lg_alloc(n, sizeof(*wait)), median;
+
+    for (size_t r = 0; r < n; r++)
+        wait[r] = computing_wait(&j->scope, r, j->published.clock);
+    median = median_of(wait, n);
+    free(wait);
+    return median;
+}
+
+double lg_compute_wait_share(const struct lg_scope *scope, const struct lg_policy_result *p)
+{
+    double *share = lg_alloc(p->n_ranks, sizeof(*share)), median = (double)NAN;
+    size_t n = 0;
+
+    for (size_t r = 0; r < p->n_ranks && p->steps_used > 0; r++) {
+        share[n] = computing_wait(scope, r, p->clock) / 1e6 / p->ranks[r].step_time;
+        n += !isnan(share[n]);
+    }
+    if (n > 0 && n == p->n_ranks)
+        median = median_of(share, n);
+    free(share);
+    return median;
+}
+
+/* A share that is mostly waiting is a symptom; the cause is another finding's matter. */
+static void tell_waiting(const struct lg_judgement *j, const struct lg_policy_issue *issue,
+                         struct lg_finding *f)
+{
+    bool computes = issue->kind == LG_COMPUTE_BOUND;
+    double left = 0, waiting;
+    enum lg_column stage, sync;
+
+    if (!computes && !bound_columns(&j->published, issue->kind, &stage, &sync))
+        return;
+    waiting = computes ? waiting_in_compute(j) : waiting_in(j, issue->kind, &left);
+    if (!(waiting > 0) || left >= BOUND) /* a NAN: not known */
+        return;
+    f->level = LG_LEVEL_INFO; /* which computation is anyway */
+    json_object_set_new(f->evidence, "of_it_waiting_in_collectives_ms",
+                        json_real(round(waiting / 1e3) / 1e3));
 }
 
 static void add_issue(struct lg_judgement *j, const struct lg_policy_issue *issue)
 {
     const struct lg_policy_result *result = &j->published;
     struct lg_finding *f = lg_add_finding(j, issue->kind);
-    double waiting;
 
     f->level = lg_issue_level(issue);
     f->rank = lg_issue_rank(issue);
@@ -226,11 +300,8 @@ static void add_issue(struct lg_judgement *j, const struct lg_policy_issue *issu
         json_object_set_new(f->evidence, "share", json_real(issue->share));
     if (f->rank != LG_NO_RANK)
         add_suspect(j, f);
-    if (j->arrivals && is_waiting(j, issue, &waiting)) {
-        f->level = LG_LEVEL_INFO; /* the symptom; the cause is another finding's matter */
-        json_object_set_new(f->evidence, "of_it_waiting_in_collectives_ms",
-                            json_real(round(waiting / 1e3) / 1e3));
-    }
+    if (j->arrivals)
+        tell_waiting(j, issue, f);
 }
 
 /* Where the rules on arrival have said who is late, or that nobody in particular is, they know

@@ -5,6 +5,7 @@
  *     cycles.c, arrival.c  what happened between collectives, and who was late (arrival.h)
  *     rule_*.c          one rule a file: a scope in, findings out
  *     accuse.c, cause.c, evidence.c  what a finding says about a rank
+ *     explained.c       findings that are only the symptoms of a straggler
  *     frontier.c, recurrence.c, ambiguous.c  accounting, patterns, doubt
  *     verdict_merge.c   all rules over a scope, their findings in order; the scope that answers
  *     verdict.c         decides what the report answers
@@ -97,6 +98,20 @@ void lg_published_run(const struct lg_scope *scope, struct lg_policy_result *res
 char *lg_published_text(const struct lg_policy_result *result);
 
 /* ---- parts ---- */
+
+/* True for a finding that names a slow rank, or a slow host, not just below a warning. */
+bool lg_names_straggler(const struct lg_finding *finding);
+/* What the others wait for the stragglers found so far, ns per step of the scope; 0: for none. */
+double lg_waited_for_stragglers(const struct lg_judgement *j);
+/* Takes out findings about all ranks that would not be there without the stragglers. */
+void lg_mark_explained(struct lg_judgement *j);
+/* A rank's part of the step that a bound kind is about: its mean in ms (NAN: not available), and
+ * the ns of it that the rank was blocked in collectives (0: not measured). `rank` is an index. */
+double lg_bound_part(const struct lg_policy_result *result, size_t rank, enum lg_kind kind);
+double lg_bound_sync(const struct lg_judgement *j, size_t rank, enum lg_kind kind);
+/* Part of the step that the policy calls computation and that is time blocked in collectives,
+ * median rank; NAN: not measured on every rank. `p` is the policy's answer over the scope. */
+double lg_compute_wait_share(const struct lg_scope *scope, const struct lg_policy_result *p);
 
 struct lg_finding *lg_add_finding(struct lg_judgement *j, enum lg_kind kind);
 void lg_finding_free(struct lg_finding *finding);

@@ -142,9 +142,19 @@ static char *straggler(const struct lg_diagnosis *d, const struct lg_policy_resu
 
 /* ---- bound kinds: nobody is accused ---- */
 
+static bool names_straggler(const struct lg_diagnosis *d)
+{
+    for (size_t i = 0; d->findings && i < d->n_findings; i++)
+        if (lg_names_straggler(&d->findings[i]))
+            return true;
+    return false;
+}
+
 static char *bound(const struct lg_diagnosis *d, const struct lg_policy_result *p, const char *what)
 {
-    char *over = over_ranks(p), *when, *text;
+    char *over =
+        names_straggler(d) ? lg_strdup(" even on the ranks that are not late") : over_ranks(p);
+    char *when, *text;
     double cost = (double)d->verdict.cost_ns_per_step / 1e6;
 
     when = d->verdict.period == LG_NULL

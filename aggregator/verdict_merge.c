@@ -187,6 +187,7 @@ void lg_judge(const struct lg_scope *scope, struct lg_cycles *cycles, bool brief
     for (size_t i = 0; i < sizeof(always) / sizeof(always[0]); i++)
         always[i](j);
     mark_periodic_bounds(j);
+    lg_mark_explained(j);
     if (!brief)
         lg_mark_ambiguous(j);
     order(j);
@@ -217,10 +218,11 @@ void lg_note_arrivals(struct lg_diagnosis *d, const struct lg_cycles *cycles,
                       const struct lg_judgement *whole)
 {
     if (cycles->warm_up > 0)
-        lg_texts_add(&d->notes,
-                     lg_format("the first %zu steps are far longer than the rest: warm-up, not "
-                               "looked at for late ranks",
-                               cycles->warm_up));
+        lg_texts_add(
+            &d->notes,
+            lg_format("leading steps far longer than the rest: %zu; warm-up, not looked at "
+                      "for late ranks",
+                      cycles->warm_up));
     if (whole->abstain && strcmp(whole->abstain, LG_NO_SYNC) == 0 && all_have_sync(cycles->aligned))
         lg_texts_add(&d->notes, lg_format("who comes late to the collectives can't be told of the "
                                           "run as a whole: %s",

@@ -442,7 +442,7 @@ static void transfer_that_costs(void **state)
     assert_string_equal(lg_blame_name(v->stage), "sync");
     assert_near(number(b, "transfer_ms"), 80, 1);
     assert_true(number(b, "arrival_spread_ms") < 8);
-    assert_true(says(v->sentence, "it is the transfer that costs"));
+    assert_true(says(v->sentence, "it is the collectives that cost"));
 }
 
 static void a_culprit_besides_a_slow_transfer(void **state)
