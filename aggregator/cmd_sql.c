@@ -21,7 +21,7 @@ static const char help_text[] =
     "its ';'.\n"
     "\n"
     "Tables   step (ns, one row per rank and step), rank, worker, collective, event,\n"
-    "         comm_group, loss, meta\n"
+    "         comm_group, library, loss, meta\n"
     "Views    step_ms (milliseconds), rank_summary (means), stage_share\n"
     "\n"
     "All have the column rank. Of a restarted rank the newest attempt is shown;\n"

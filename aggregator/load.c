@@ -77,6 +77,18 @@ static int take_loss(void *context, const struct rank_loss *loss)
     return 0;
 }
 
+static void take_library(void *context, const struct rank_library *library)
+{
+    struct lg_rank *rank = context;
+    if (strcmp(library->kind, "program") == 0)
+        return;
+    rank->nccl = lg_realloc(rank->nccl, rank->n_nccl + 1, sizeof(*rank->nccl));
+    struct lg_nccl_copy *copy = &rank->nccl[rank->n_nccl++];
+    copy->communicators = library->communicators;
+    snprintf(copy->path, sizeof(copy->path), "%s", library->path);
+    snprintf(copy->version, sizeof(copy->version), "%s", library->version);
+}
+
 static void read_meta(struct rankdb *db, struct loaded *loaded)
 {
     size_t room = 1 << 20;
@@ -96,6 +108,7 @@ static int read_rank(struct rankdb *db, struct lg_rank *rank, uint64_t columns,
     if (rankdb_get_rank(db, &loaded->info, error) || rankdb_extent(db, &first, &last, &rows, error))
         return -1;
     read_meta(db, loaded);
+    rankdb_each_library(db, take_library, rank);
     if (rows > 0)
         lg_rank_reserve(rank, (size_t)rows);
     return rankdb_each_step(db, INT64_MIN, INT64_MAX, columns, take_step, &filling, error) ||

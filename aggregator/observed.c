@@ -113,21 +113,18 @@ static const char *why_unrelated(const struct subject *s, const struct lg_run *r
     return s->unrelated;
 }
 
-static const char *why_none(const struct subject *s, const struct lg_run *run)
+static char *why_none(const struct subject *s, const struct lg_run *run)
 {
-    if (s->has == has_collectives && run->n_ranks > 1 && !run->imported)
-        return "no collective was seen: NCCL that is linked statically, or called through dlsym, "
-               "is not observed";
-    return s->none;
-}
+    enum lg_coverage_state state;
+    char *why = s->has == has_collectives ? lg_nccl_coverage(run, false, &state) : NULL;
 
-/* Seen, but perhaps not all of it. */
-static const char *why_doubtful(const struct subject *s, const struct lg_run *run)
-{
-    if (s->has == has_collectives && any_rank_saw(run, LG_SEEN_NCCL_TWICE))
-        return "several copies of NCCL are loaded: calls of one of them through dlsym are not "
-               "observed";
-    return NULL;
+    if (why)
+        return why;
+    if (s->has == has_collectives && run->n_ranks > 1 && !run->imported)
+        return lg_strdup(
+            "no collective was seen: NCCL that is linked statically, or called through dlsym, "
+            "is not observed");
+    return lg_strdup(s->none);
 }
 
 static void cover(struct lg_diagnosis *d, const struct lg_run *run, const struct subject *s)
@@ -147,16 +144,17 @@ static void cover(struct lg_diagnosis *d, const struct lg_run *run, const struct
     if (concerned == 0) {
         add_coverage(d, s->name, LG_NOT_OBSERVED, lg_strdup(why_unrelated(s, run)));
     } else if (n_without == concerned) {
-        add_coverage(d, s->name, LG_NOT_OBSERVED, lg_strdup(why_none(s, run)));
+        add_coverage(d, s->name, LG_NOT_OBSERVED, why_none(s, run));
     } else if (n_without > 0) {
         char *list = lg_rank_list(without, n_without);
 
         add_coverage(d, s->name, LG_PARTIAL, lg_format("not on %s", list));
         free(list);
-    } else if (why_doubtful(s, run)) {
-        add_coverage(d, s->name, LG_PARTIAL, lg_strdup(why_doubtful(s, run)));
     } else {
-        add_coverage(d, s->name, LG_OBSERVED, lg_strdup(""));
+        enum lg_coverage_state state = LG_OBSERVED;
+        char *why = s->has == has_collectives ? lg_nccl_coverage(run, true, &state) : NULL;
+
+        add_coverage(d, s->name, state, why ? why : lg_strdup(""));
     }
     free(without);
 }

@@ -42,6 +42,13 @@ struct rank_group {
     char kind[8];
 };
 
+struct rank_library {
+    int64_t id;
+    char path[464], version[40]; /* "": not known */
+    char kind[16];               /* program, nccl, static nccl */
+    int64_t communicators;       /* LG_NULL: none can be seen */
+};
+
 struct rank_loss {
     char reason[24];
     int64_t step, rows; /* step -1: not known; rows LG_NULL: not known */
@@ -78,6 +85,7 @@ int rankdb_put_step(struct rankdb *db, int64_t step, const int64_t value[LG_COLU
 int rankdb_put_rank(struct rankdb *db, const struct rank_info *info, struct error *error);
 int rankdb_put_worker(struct rankdb *db, const struct rank_worker *worker, struct error *error);
 int rankdb_put_group(struct rankdb *db, const struct rank_group *group, struct error *error);
+int rankdb_put_library(struct rankdb *db, const struct rank_library *library, struct error *error);
 /* The same reason and step again: the later line wins. */
 int rankdb_put_loss(struct rankdb *db, const struct rank_loss *loss, struct error *error);
 int rankdb_put_meta(struct rankdb *db, const char *key, const char *value, struct error *error);
@@ -107,6 +115,10 @@ int rankdb_each_step(struct rankdb *db, int64_t first, int64_t last, uint64_t co
 
 typedef int rankdb_loss_fn(void *context, const struct rank_loss *loss);
 int rankdb_each_loss(struct rankdb *db, rankdb_loss_fn *fn, void *context, struct error *error);
+
+typedef void rankdb_library_fn(void *context, const struct rank_library *library);
+/* None where an earlier version wrote the database. */
+void rankdb_each_library(struct rankdb *db, rankdb_library_fn *fn, void *context);
 
 /* Names of the columns, by LG_COL_..., and of losses, by enum lg_loss ("?" for others). */
 extern const char *const rankdb_column_name[LG_COLUMNS];

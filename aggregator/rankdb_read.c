@@ -270,6 +270,26 @@ int rankdb_get_meta(struct rankdb *db, const char *key, char *value, size_t size
     return found;
 }
 
+void rankdb_each_library(struct rankdb *db, rankdb_library_fn *fn, void *context)
+{
+    sqlite3_stmt *stmt = NULL;
+    struct rank_library library;
+
+    if (sqlite3_prepare_v2(db->handle,
+                           "SELECT id, path, kind, version, communicators FROM library ORDER BY id",
+                           -1, &stmt, NULL) != SQLITE_OK)
+        return;
+    while (sqlite3_step(stmt) == SQLITE_ROW) {
+        library.id = number(stmt, 0);
+        text(stmt, 1, library.path, sizeof(library.path));
+        text(stmt, 2, library.kind, sizeof(library.kind));
+        text(stmt, 3, library.version, sizeof(library.version));
+        library.communicators = number(stmt, 4);
+        fn(context, &library);
+    }
+    sqlite3_finalize(stmt);
+}
+
 int rankdb_each_loss(struct rankdb *db, rankdb_loss_fn *fn, void *context, struct error *error)
 {
     sqlite3_stmt *stmt = NULL;

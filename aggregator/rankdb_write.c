@@ -282,6 +282,22 @@ int rankdb_put_group(struct rankdb *db, const struct rank_group *group, struct e
     return put_end(&put, error);
 }
 
+int rankdb_put_library(struct rankdb *db, const struct rank_library *library, struct error *error)
+{
+    struct put put;
+    if (put_start(&put, db,
+                  "INSERT OR REPLACE INTO library (id, path, kind, version, communicators)"
+                  " VALUES (?,?,?,?,?)",
+                  error) != 0)
+        return -1;
+    put_number(&put, library->id);
+    put_text(&put, library->path);
+    put_text(&put, library->kind);
+    put_text(&put, library->version);
+    put_number(&put, library->communicators);
+    return put_end(&put, error);
+}
+
 int rankdb_put_loss(struct rankdb *db, const struct rank_loss *loss, struct error *error)
 {
     struct put put;

@@ -3,6 +3,7 @@
  * per pass, and the end. Part of the recorder (recorder.h).
  */
 #include "aggregator/recorder_private.h"
+#include "aggregator/static_nccl.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -301,7 +302,42 @@ static int store_last_rows(struct store *store, int64_t *damaged, int *garbage)
 
 /* ---- what is known about the process ---- */
 
-static int put_tables(struct source *s, struct error *error)
+/* Where no copy of NCCL is loaded it may be inside of what is: a program, or PyTorch. Looked for
+ * once, at the end: the file is large. */
+static int put_static_nccl(struct source *s, const struct rank_info *info, const char *program,
+                           struct error *error)
+{
+    struct rank_library inside = {
+        .id = LG_LIBRARIES, .kind = "static nccl", .communicators = LG_NULL};
+
+    if (strcmp(info->host, process_host()) != 0)
+        return 0; /* the same path may be another file here */
+    nccl_may_be_inside(info, program, inside.path, sizeof(inside.path));
+    if (!*inside.path || !nccl_inside(inside.path, inside.version, sizeof(inside.version)))
+        return 0;
+    return rankdb_put_library(s->db, &inside, error);
+}
+
+static int put_libraries(struct source *s, const struct rank_info *info, int gone,
+                         struct error *error)
+{
+    struct rank_library library, program = {.path = ""};
+    size_t copies = 0;
+
+    for (uint32_t i = 0; i < LG_LIBRARIES; i++) {
+        if (!spool_library(first_file(s), i, &library))
+            continue;
+        if (rankdb_put_library(s->db, &library, error) != 0)
+            return -1;
+        if (strcmp(library.kind, "nccl") == 0)
+            copies++;
+        else
+            program = library;
+    }
+    return gone && copies == 0 ? put_static_nccl(s, info, program.path, error) : 0;
+}
+
+static int put_tables(struct source *s, const struct rank_info *info, int gone, struct error *error)
 {
     const struct spool *base = first_file(s);
     struct rank_worker worker;
@@ -313,7 +349,7 @@ static int put_tables(struct source *s, struct error *error)
     for (uint32_t i = 0; i < LG_GROUPS; i++)
         if (spool_group(base, i, &group) && rankdb_put_group(s->db, &group, error) != 0)
             return -1;
-    return 0;
+    return put_libraries(s, info, gone, error);
 }
 
 static int put_loss(struct source *s, uint32_t reason, int64_t step, int64_t rows,
@@ -372,7 +408,7 @@ static int put_info(struct source *s, const struct rank_info *info, int gone, in
 {
     if (!gone && !differs(s, info))
         return 0;
-    if (rankdb_put_rank(s->db, info, error) != 0 || put_tables(s, error) != 0)
+    if (rankdb_put_rank(s->db, info, error) != 0 || put_tables(s, info, gone, error) != 0)
         return -1;
     return put_losses(s, info, damaged, garbage, error);
 }

@@ -591,7 +591,25 @@ static void print_shares(const struct lg_diagnosis *d, FILE *out)
     free(steps);
 }
 
-/* --- what is not there --------------------------------------------------------------------- */
+/* --- what is there, and what not
+ * --------------------------------------------------------------------- */
+
+/* What was observed and is worth a line. */
+static void print_observed(const struct lg_diagnosis *d, FILE *out)
+{
+    bool head = false;
+    for (size_t i = 0; i < d->n_coverage; i++) {
+        const struct lg_coverage *c = &d->coverage[i];
+        if (c->state != LG_OBSERVED || !*c->why)
+            continue;
+        if (!head)
+            heading(out, "Observed");
+        head = true;
+        char *line = lg_format("%s: %s", c->name, c->why);
+        item(out, line);
+        free(line);
+    }
+}
 
 static void print_not_observed(const struct lg_diagnosis *d, FILE *out)
 {
@@ -684,6 +702,7 @@ void report_text(const struct lg_diagnosis *d, FILE *out)
     report_text_arrivals(d, out);
     print_windows(d, out);
     print_findings(d, out);
+    print_observed(d, out);
     print_not_observed(d, out);
     print_losses(d, out);
     print_next(d, out);

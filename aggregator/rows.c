@@ -56,6 +56,7 @@ struct lg_run *lg_run_new(void)
 static void free_rank(struct lg_rank *rank)
 {
     free(rank->step);
+    free(rank->nccl);
     for (int c = 0; c < LG_COLUMNS; c++)
         free(rank->value[c]);
 }

@@ -26,6 +26,12 @@ enum lg_rank_end {
     LG_RANK_END_KILLED       /* gone without a word: killed or crashed */
 };
 
+/* A copy of NCCL that the rank had. Texts "": not known. */
+struct lg_nccl_copy {
+    char path[464], version[40];
+    int64_t communicators; /* made in it as far as seen, LG_NULL: it is linked into the file */
+};
+
 /* One rank: its newest attempt, rows sorted by step, no step twice. */
 struct lg_rank {
     int32_t rank;
@@ -41,6 +47,8 @@ struct lg_rank {
     enum lg_loss stop_reason; /* why recording stopped early, LG_LOSS_none: it did not */
     int64_t stop_step;
     int64_t rows_lost;
+    size_t n_nccl;
+    struct lg_nccl_copy *nccl;
 
     size_t n;        /* rows */
     size_t capacity; /* rows that the arrays have room for */

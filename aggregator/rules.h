@@ -10,6 +10,7 @@
  *     verdict_merge.c   all rules over a scope, their findings in order; the scope that answers
  *     verdict.c         decides what the report answers
  *     observed.c        what was not observed: coverage, notes, whether BALANCED may be said
+ *     nccl_coverage.c   copies of NCCL, and calls of them that pass every hook
  *     means.c           means per rank
  *     sentence.c, next.c  the answer in words, and what to look at next
  *
@@ -124,6 +125,10 @@ enum lg_blame lg_kind_blame(enum lg_kind kind);
 /* `published` is the policy's answer over the scope that the report is about. */
 void lg_observe(const struct lg_scope *scope, const struct lg_policy_result *published,
                 struct lg_diagnosis *d, struct lg_observed *o);
+/* Copies of NCCL that the ranks have, and whether all of their calls could be seen: the coverage of
+ * collectives where it is more than what `seen` (some rank's were measured) tells; owned by the
+ * caller. NULL: nothing to say of copies, `state` is left alone. */
+char *lg_nccl_coverage(const struct lg_run *run, bool seen, enum lg_coverage_state *state);
 /* What the rules on arrival did not look at, and why. */
 void lg_note_arrivals(struct lg_diagnosis *d, const struct lg_cycles *cycles,
                       const struct lg_judgement *whole);

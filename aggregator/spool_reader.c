@@ -210,6 +210,22 @@ int spool_group(const struct spool *spool, uint32_t i, struct rank_group *group)
     return id != 0;
 }
 
+int spool_library(const struct spool *spool, uint32_t i, struct rank_library *library)
+{
+    static const char *const kinds[] = {"?", "program", "nccl"};
+    const struct lg_library *l = &lg_spool_libraries(spool->map)[i];
+    uint32_t kind = l->kind;
+
+    memset(library, 0, sizeof(*library));
+    library->id = i;
+    COPY_TEXT(library->path, l->path);
+    COPY_TEXT(library->version, l->version);
+    snprintf(library->kind, sizeof(library->kind), "%s",
+             kinds[kind < sizeof(kinds) / sizeof(kinds[0]) ? kind : 0]);
+    library->communicators = kind == LG_LIBRARY_NCCL ? l->communicators : LG_NULL;
+    return kind == LG_LIBRARY_PROGRAM || kind == LG_LIBRARY_NCCL;
+}
+
 /* ---- rows ---- */
 
 /* 18 years in nanoseconds, half an exabyte: no value of a step is larger. */

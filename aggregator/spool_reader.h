@@ -63,9 +63,11 @@ void spool_stop(const struct spool *spool, struct spool_stop *stop);
 /* 1: the process went on in the file with the next seq. */
 int spool_has_next(const struct spool *spool);
 
-/* The i-th worker (0 .. LG_WORKERS - 1) or group (0 .. LG_GROUPS - 1); 0 = entry not used. */
+/* The i-th worker (0 .. LG_WORKERS - 1) group (0 .. LG_GROUPS - 1) or library (0 ..
+ * LG_LIBRARIES - 1); 0 = entry not used. */
 int spool_worker(const struct spool *spool, uint32_t i, struct rank_worker *worker);
 int spool_group(const struct spool *spool, uint32_t i, struct rank_group *group);
+int spool_library(const struct spool *spool, uint32_t i, struct rank_library *library);
 
 /* Called for each row; `value` may be changed. Non-zero ends the pass: the row was not taken. */
 typedef int spool_row_fn(void *context, int64_t step, int64_t value[LG_COLUMNS]);

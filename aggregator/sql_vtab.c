@@ -27,7 +27,7 @@
  * group, which is called group_rank here. */
 static const char *const table_names[] = {"step",       "step_ms", "rank_summary", "stage_share",
                                           "rank",       "worker",  "collective",   "event",
-                                          "comm_group", "loss",    "meta"};
+                                          "comm_group", "library", "loss",         "meta"};
 #define TABLES (sizeof(table_names) / sizeof(table_names[0]))
 
 /* --- the files, opened when needed --------------------------------------------------------- */

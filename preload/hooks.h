@@ -102,6 +102,11 @@ int lg_resolve_area(enum lg_area area);
 typedef void (*lg_function)(void);
 lg_function lg_resolve_late(enum lg_hook hook);
 
+/* Calls found() for each object after ours that defines a hook's function, in load order, with its
+ * file's path, which is good during the call only. No allocation. */
+typedef void lg_found(void *context, lg_function function, const char *path);
+void lg_resolve_each(enum lg_hook hook, lg_found *found, void *context);
+
 /* How many objects are loaded whose file's name begins so. */
 unsigned lg_objects_loaded(const char *name);
 

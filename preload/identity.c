@@ -9,19 +9,13 @@
 #include "preload/counters.h"
 #include "preload/environment.h"
 #include "preload/hooks.h"
-#include "preload/text.h"
+#include "preload/library.h"
 
 static struct lg_group groups[LG_GROUPS];
 static _Atomic uint32_t seen;
 static _Atomic int32_t rank = -1, world = -1;
 static _Atomic uint32_t rank_source;
 static int32_t local_rank = -1;
-
-/* Versions of the copies of NCCL in use. */
-static struct {
-    _Atomic int number[2];
-    char text[sizeof((struct lg_spool *)0)->nccl_version];
-} nccl;
 
 /* Of the largest groups whose addresses were used again by groups of another size. */
 static _Atomic int32_t retired_size;
@@ -130,51 +124,6 @@ bool lg_identity_sync_known(void)
     return (seen & (LG_SEEN_GLOO | LG_SEEN_NCCL)) != 0;
 }
 
-/* "2.28.3 (22803)"; numbers had another form before 2.9, and one that fits neither stands alone. */
-static void add_version(struct lg_text *t, int number)
-{
-    unsigned n = (unsigned)number, thousand = n < 10000 ? 1000 : 10000;
-    if (number < 0)
-        lg_text_add(t, "-");
-    if (number >= 2000 && number < 100000) {
-        lg_text_add_number(t, n / thousand);
-        lg_text_add(t, ".");
-        lg_text_add_number(t, n % thousand / 100);
-        lg_text_add(t, ".");
-        lg_text_add_number(t, n % 100);
-        lg_text_add(t, " (");
-    }
-    lg_text_add_number(t, number < 0 ? 0 - (uint64_t)number : n);
-    if (number >= 2000 && number < 100000)
-        lg_text_add(t, ")");
-}
-
-void lg_identity_nccl(int version)
-{
-    for (unsigned i = 0; i < 2; i++) {
-        int none = 0;
-        if (nccl.number[i] == version)
-            return;
-        if (version == 0 || !atomic_compare_exchange_strong(&nccl.number[i], &none, version))
-            continue;
-        struct lg_text t = lg_text_start(nccl.text, sizeof nccl.text);
-        add_version(&t, nccl.number[0]);
-        if (i > 0) {
-            lg_text_add(&t, ", ");
-            add_version(&t, version);
-        }
-        return;
-    }
-}
-
-void lg_identity_look(void)
-{
-    if (lg_objects_loaded("libcuda.so") > 0)
-        lg_identity_saw(LG_SEEN_DRIVER);
-    if (lg_objects_loaded("libnccl.so") > 1)
-        lg_identity_saw(LG_SEEN_NCCL_TWICE);
-}
-
 void lg_identity_environment(void)
 {
     static const struct {
@@ -207,7 +156,7 @@ void lg_identity_write(struct lg_spool *spool)
     spool->rank_source = rank_source;
     spool->local_rank = local_rank;
     spool->seen = seen;
-    lg_copy(spool->nccl_version, sizeof spool->nccl_version, nccl.text);
+    lg_library_write(spool);
     for (unsigned i = 0; i < LG_GROUPS && groups[i].id != 0; i++)
         memcpy(&to[i], &groups[i], sizeof to[i]);
 }
@@ -229,4 +178,5 @@ void lg_identity_reset(void)
     rank_source = LG_RANK_UNKNOWN;
     retired_size = 0;
     retired_seq = 0;
+    lg_library_reset();
 }

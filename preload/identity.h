@@ -37,12 +37,6 @@ void lg_identity_write(struct lg_spool *spool);
 /* Adds "RANK:WORLD:RANK_SOURCE" as far as they are known. */
 void lg_identity_describe(struct lg_text *text);
 
-/* ncclGetVersion's number, of each copy of NCCL that makes communicators. */
-void lg_identity_nccl(int version);
-
-/* Looks what is loaded that may be used past every hook. Cold: walks over all loaded objects. */
-void lg_identity_look(void);
-
 /* The environment's idea of rank and world size; a communicator's stays. */
 void lg_identity_environment(void);
 

@@ -13,6 +13,7 @@
 #include "preload/events.h"
 #include "preload/identity.h"
 #include "preload/infer.h"
+#include "preload/library.h"
 
 /* The open group of the training thread. */
 static struct {
@@ -192,7 +193,7 @@ static void note_version(const void *caller)
     real_nccl_version_fn ask = NEXT(nccl_version, caller);
     int version = 0;
     if (ask != NULL && ask(&version) == LG_NCCL_SUCCESS)
-        lg_identity_nccl(version);
+        lg_library_nccl((lg_function)ask, version);
 }
 
 static int made(int result, void *const *comm, int size, int rank, const void *caller)

@@ -256,6 +256,40 @@ lg_function lg_resolve_late(enum lg_hook hook)
     return as_function(*pointer_of(r));
 }
 
+/* ---- all that define a function */
+
+struct each {
+    const char *symbol;
+    lg_found *found;
+    void *context;
+    bool after_us;
+};
+
+static void *find(const struct symbols *s, const char *symbol)
+{
+    return s->gnu_hash != NULL ? find_gnu(s, symbol, NULL) : find_sysv(s, symbol, NULL);
+}
+
+static int visit_each(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct each *e = data;
+    struct symbols s;
+    void *p;
+    (void)size;
+    if (!e->after_us)
+        e->after_us = contains(info, rows);
+    else if (read_dynamic(&s, info) && (p = find(&s, e->symbol)) != NULL)
+        e->found(e->context, as_function(p), info->dlpi_name);
+    return 0;
+}
+
+void lg_resolve_each(enum lg_hook hook, lg_found *found, void *context)
+{
+    struct each e = {rows[hook].symbol, found, context, false};
+    LG_KEEP_ERRNO;
+    dl_iterate_phdr(visit_each, &e);
+}
+
 /* ---- what is loaded */
 
 static const char *base_name(const char *path)
@@ -338,9 +372,7 @@ static int visit_all(struct dl_phdr_info *info, size_t size, void *data)
         f->caller_base = info->dlpi_addr;
         note_needed(f, info, s.names);
     }
-    void *p = !f->after_us         ? NULL
-              : s.gnu_hash != NULL ? find_gnu(&s, f->symbol, NULL)
-                                   : find_sysv(&s, f->symbol, NULL);
+    void *p = f->after_us ? find(&s, f->symbol) : NULL;
     if (p != NULL && f->definers < DEFINERS) {
         f->definer[f->definers].base = info->dlpi_addr;
         f->definer[f->definers].file = base_name(info->dlpi_name);

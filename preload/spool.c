@@ -20,6 +20,7 @@
 #include "preload/environment.h"
 #include "preload/file.h"
 #include "preload/identity.h"
+#include "preload/library.h"
 #include "preload/machine.h"
 #include "preload/text.h"
 #include "preload/torch.h"
@@ -198,7 +199,7 @@ static void write_header(struct lg_spool *s)
     lg_copy(s->run_id, sizeof s->run_id, run != NULL ? run : "");
     lg_copy(s->host, sizeof s->host, self.host);
     lg_torch_path(s->torch_path, sizeof s->torch_path);
-    lg_identity_look();
+    lg_library_look();
     lg_identity_write(s);
     atomic_thread_fence(memory_order_release);
     memcpy(s->magic, LG_SPOOL_MAGIC, sizeof s->magic);
@@ -299,7 +300,7 @@ void lg_spool_finish(int status)
         w->ended = 1;
     if (base == NULL)
         return;
-    lg_identity_look();
+    lg_library_look();
     lg_identity_write(base);
     for (struct lg_spool *s = base;; s = current) {
         s->exit_status = (uint32_t)status & 0xff;
@@ -370,7 +371,7 @@ void lg_sink_row(const struct lg_row *row, uint64_t number)
         atomic_store_explicit(&slot->state, LG_SLOT_COMPLETE, memory_order_release);
     atomic_store_explicit(&current->head, head + 1, memory_order_release);
     if (number == LOOK_AGAIN)
-        lg_identity_look();
+        lg_library_look();
     lg_identity_write(base);
 }
 

@@ -106,6 +106,15 @@ CREATE TABLE comm_group (
     bytes INTEGER                     -- of those, as far as their size is known
 );
 
+-- what the process ran: the program, and each copy of NCCL that was there
+CREATE TABLE library (
+    id            INTEGER PRIMARY KEY,
+    path          TEXT,               -- as it was loaded
+    kind          TEXT,               -- program, nccl, static nccl (linked into that file)
+    version       TEXT,
+    communicators INTEGER             -- made in it through calls that were seen; NULL: none can be
+);
+
 -- what is missing, and why; reasons: LOSS() in schema/bits.def
 CREATE TABLE loss (
     reason TEXT NOT NULL,

@@ -10,7 +10,8 @@
  *     page 3        LG_GROUPS x struct lg_group: process groups and communicators
  *     page 4        held: up to 8 rows that may still be merged into a later one
  *     page 5        provisional: two copies of the open row, written at its commit
- *     page 6, 7     spare, zero
+ *     page 6        LG_LIBRARIES x struct lg_library: the program, and copies of NCCL
+ *     page 7        spare, zero
  *     from page 8   the ring: LG_SLOTS x struct lg_slot
  *
  * The writer fills ring slot (head % LG_SLOTS), then raises head (release). The reader takes the
@@ -45,6 +46,7 @@
 #define LG_HELD          8u
 #define LG_WORKERS       64u
 #define LG_GROUPS        32u
+#define LG_LIBRARIES     8u
 #define LG_RING_OFFSET   (8u * LG_PAGE)
 #define LG_NULL          INT64_MIN /* a column's value when it was not measured */
 
@@ -108,11 +110,10 @@ enum lg_seen {
     LG_SEEN_CUDA = 1 << 4,
     LG_SEEN_FSDP = 1 << 5, /* FSDP labels: the published policy's strategy is fsdp */
     LG_SEEN_DDP = 1 << 6,
-    LG_SEEN_LOADER = 1 << 7,     /* DataLoader labels */
-    LG_SEEN_OPTIMIZER = 1 << 8,  /* Optimizer.step labels */
-    LG_SEEN_BACKWARD = 1 << 9,   /* Engine::execute */
-    LG_SEEN_DRIVER = 1 << 10,    /* CUDA's driver library is loaded */
-    LG_SEEN_NCCL_TWICE = 1 << 11 /* more than one copy of NCCL's library is loaded */
+    LG_SEEN_LOADER = 1 << 7,    /* DataLoader labels */
+    LG_SEEN_OPTIMIZER = 1 << 8, /* Optimizer.step labels */
+    LG_SEEN_BACKWARD = 1 << 9,  /* Engine::execute */
+    LG_SEEN_DRIVER = 1 << 10    /* CUDA's driver library is loaded */
 };
 
 enum lg_ended {
@@ -185,6 +186,16 @@ struct lg_group {
     uint64_t spare[11];
 };
 
+/* A file that the process runs: what of it could be seen says what could not. */
+struct lg_library {
+    _Atomic uint32_t kind;          /* enum lg_library_kind, 0: free entry */
+    _Atomic uint32_t communicators; /* made in this copy of NCCL, as far as hooks saw */
+    char version[40];               /* "": not known */
+    char path[464];                 /* as it was loaded; "" where it is longer */
+};
+
+enum lg_library_kind { LG_LIBRARY_PROGRAM = 1, LG_LIBRARY_NCCL = 2 };
+
 enum lg_group_kind { LG_GROUP_C10D = 1, LG_GROUP_GLOO = 2, LG_GROUP_NCCL = 3 };
 
 #define LG_SPOOL_BYTES (LG_RING_OFFSET + (uint64_t)LG_SLOTS * sizeof(struct lg_slot))
@@ -194,6 +205,7 @@ static_assert(sizeof(struct lg_spool) <= LG_PAGE, "the header is one page");
 static_assert(sizeof(struct lg_status) <= LG_PAGE, "the status is one page");
 static_assert(sizeof(struct lg_worker) * LG_WORKERS == LG_PAGE, "the workers are one page");
 static_assert(sizeof(struct lg_group) * LG_GROUPS == LG_PAGE, "the groups are one page");
+static_assert(sizeof(struct lg_library) * LG_LIBRARIES == LG_PAGE, "the libraries are one page");
 static_assert(sizeof(struct lg_slot) * LG_HELD == LG_PAGE, "the held rows are one page");
 
 static inline struct lg_status *lg_spool_status_page(struct lg_spool *s)
@@ -215,6 +227,10 @@ static inline struct lg_slot *lg_spool_held(struct lg_spool *s)
 static inline struct lg_slot *lg_spool_provisional(struct lg_spool *s)
 {
     return (struct lg_slot *)((char *)s + 5 * LG_PAGE);
+}
+static inline struct lg_library *lg_spool_libraries(struct lg_spool *s)
+{
+    return (struct lg_library *)((char *)s + 6 * LG_PAGE);
 }
 static inline struct lg_slot *lg_spool_ring(struct lg_spool *s)
 {

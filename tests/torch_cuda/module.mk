@@ -51,7 +51,18 @@ $(cuda_tests)/trainer-static-nccl: $(trainer_o) $(cudasim)/13/libnccl_static.a $
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(cuda_rpath) -lpthread -lm
 
-cuda_programs := $(addprefix $(cuda_tests)/,loop-12 loop-13 runtimes copies trainer-static-nccl)
+# and with NCCL reached past everything preloaded
+hidden_nccl := tests/torch_cuda/programs/hidden_nccl.c
+$(cuda_tests)/libplugin.so: $(hidden_nccl) $(CUDA_TEST_DEPS) $(cudasim)/13/libnccl.so.2
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(CUDA_TEST_CC) -DPLUGIN -fPIC -shared -Wl,-soname,$(@F) -o $@ $< $(cudasim)/13/libnccl.so.2 $(cuda_rpath)
+$(cuda_tests)/trainer-hidden-nccl: $(trainer_o) $(hidden_nccl) $(cuda_tests)/libplugin.so $(cudasim)/13/libcudart.so.13
+	$(call say,LD)
+	$(Q)$(CUDA_TEST_CC) -o $@ $(trainer_o) $(hidden_nccl) $(cudasim)/13/libcudart.so.13 $(cuda_rpath) -ldl -lpthread -lm
+
+cuda_programs := $(addprefix $(cuda_tests)/,loop-12 loop-13 runtimes copies trainer-static-nccl \
+    trainer-hidden-nccl)
 test_programs += $(cuda_programs)
 
 test-cuda: setup ## every training on the stand-in CUDA libraries: torch 2.15 with both NCCL backends, 2.9

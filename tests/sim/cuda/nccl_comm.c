@@ -14,7 +14,15 @@
 
 #include "nccl_internal.h"
 
-#define NCCL_VERSION_OF_CUDA (CUDART_VERSION >= 13000 ? 23007 : 22705)
+#if CUDART_VERSION >= 13000
+#define NCCL_VERSION_OF_CUDA 23007
+#define NCCL_TEXT            "NCCL version 2.30.7+cuda13.0"
+#else
+#define NCCL_VERSION_OF_CUDA 22705
+#define NCCL_TEXT            "NCCL version 2.27.5+cuda12.8"
+#endif
+/* what tells a file with NCCL inside, as the real one has it */
+__attribute__((used)) static const char version_text[] = NCCL_TEXT;
 
 /* ---- memory */
 

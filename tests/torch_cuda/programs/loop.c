@@ -11,6 +11,7 @@
  *       errors   makes calls that fail, and prints the thread's last error at each point
  *       overlap  runs kernels on two streams side by side, prints the device's time of a step
  *       many     3000 launches and 100 collectives a step, prints the same
+ *       both     has SECOND_NCCL do its part in each step (copies.c)
  *       streams  the training moves to another stream in the middle, and the first one is destroyed
  */
 #include <dlfcn.h>
@@ -33,6 +34,7 @@ static struct {
     cudaStream_t compute, side, collective;
     cudaEvent_t before, after, joined;
     ncclComm_t comm;
+    const char *(*other)(void); /* work with a second NCCL */
     void *device, *pinned;
     cudaEvent_t begin[MOST];
 } t;
@@ -176,6 +178,8 @@ static void step(int file, int i)
         launch(many ? 20 : LAUNCHES / BUCKETS);
         reduce();
     }
+    if (t.other != NULL)
+        t.other();
     if (is("overlap"))
         overlap();
     CHECK(cudaStreamWaitEvent(t.compute, t.after, 0));
@@ -202,6 +206,23 @@ static void print_time(void)
     printf("rank %d step %.1f ms\n", t.rank, (double)ms[(t.steps - 1) / 2]);
 }
 
+static void open_second(void)
+{
+    const char *path = getenv("SECOND_NCCL");
+    void *handle = path != NULL ? dlopen(path, RTLD_NOW) : NULL;
+    if (path != NULL && handle == NULL)
+        exit(1);
+    if (!is("both"))
+        return;
+    union {
+        void *object;
+        const char *(*function)(void);
+    } u = {dlsym(handle, "work")};
+    t.other = u.function;
+    if (t.other == NULL)
+        exit(1);
+}
+
 int main(int argc, char **argv)
 {
     int file = open("/dev/zero", O_RDONLY | O_CLOEXEC);
@@ -214,8 +235,7 @@ int main(int argc, char **argv)
     t.rank = number("RANK", 0);
     t.size = number("WORLD_SIZE", 1);
     setup(argv[3]);
-    if (getenv("SECOND_NCCL") != NULL && dlopen(getenv("SECOND_NCCL"), RTLD_NOW) == NULL)
-        return 1;
+    open_second();
     int timed = is("overlap") || is("many");
     for (int i = 0; i < t.steps; i++) {
         simStep((uint64_t)i);
