@@ -65,7 +65,7 @@ static __attribute__((noinline)) struct scope enter(enum purpose purpose, size_t
         lg_identity_saw(LG_SEEN_CUDA);
     s.inferred = lg_infer_call_begin((enum lg_call)calls[purpose], 0);
     if (purpose >= D2H && lg_on_training_thread())
-        s.begin = lg_now_ns();
+        s.begin = s.inferred ? lg_infer_call_began() : lg_now_ns();
     if (purpose == H2D && lg_process.torch)
         lg_feed(LG_EV_H2D_BEGIN, 0, frame);
     count(purpose, bytes, stream); /* only now: the call may have closed a row without it */

@@ -169,7 +169,7 @@ static bool add_mark(unsigned part, bool sync, bool turn)
     struct lg_mark *m = &C.mark[C.head % LG_MARKS];
     bool done = C.head - C.tail < LG_MARKS && record(m);
     if (done) {
-        m->part = (uint8_t)part;
+        lg_clock_set_part(C.head, part);
         m->sync = sync;
         m->gap = C.broken;
         m->turn = turn;

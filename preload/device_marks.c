@@ -139,11 +139,22 @@ static void move_part(struct lg_part *p, unsigned from, unsigned to)
     p[from] = (struct lg_part){0};
 }
 
+void lg_clock_set_part(uint64_t number, unsigned part)
+{
+    mark(number)->part = (uint8_t)part;
+    if (C.part_end[part] <= number)
+        C.part_end[part] = number + 1;
+}
+
+/* Called at every launch, mostly with nothing to move. */
 void lg_clock_move(uint64_t first, unsigned from, unsigned to)
 {
-    for (uint64_t i = first > C.tail ? first : C.tail; i < C.head; i++)
+    const uint64_t end = C.part_end[from], begin = first > C.tail ? first : C.tail;
+    for (uint64_t i = begin; i < end; i++)
         if (mark(i)->part == from)
-            mark(i)->part = (uint8_t)to;
+            lg_clock_set_part(i, to);
+    if (from != to && end > begin)
+        C.part_end[from] = begin;
     if (C.folding && C.folded_first >= first)
         move_part(C.folded.part, from, to);
 }
@@ -151,7 +162,7 @@ void lg_clock_move(uint64_t first, unsigned from, unsigned to)
 void lg_clock_move_all(uint64_t first, uint64_t last, unsigned to)
 {
     for (uint64_t i = first > C.tail ? first : C.tail; i < last && i < C.head; i++)
-        mark(i)->part = (uint8_t)to;
+        lg_clock_set_part(i, to);
     if (!C.folding || C.folded_first != first)
         return;
     C.folded.bad |= C.tail > last; /* more than that is in the sums already */

@@ -57,6 +57,7 @@ struct lg_clock {
     uint64_t head, tail;
     uint64_t needed; /* the first mark of the rows that are not published yet */
     struct lg_mark mark[LG_MARKS];
+    uint64_t part_end[LG_PARTS]; /* no mark from this number on belongs to the part */
     uint32_t expected_head, expected_tail;
     struct lg_expected expected[LG_EXPECTED];
     /* marks [folded_first, tail) of a row that begins at folded_first are in `folded` */
@@ -92,6 +93,7 @@ void lg_clock_columns(int64_t *value, const struct lg_sums *sums, bool sync_know
 /* The rest is called with the clock taken, but for those on the training thread that only touch
  * what it alone touches: expect, waits, move, drop, forget. */
 void lg_clock_make_room(void);
+void lg_clock_set_part(uint64_t number, unsigned part);
 void lg_clock_read(void);
 bool lg_clock_expect(const struct lg_expected *row);
 bool lg_clock_waits(void);

@@ -606,6 +606,11 @@ bool lg_infer_call_begin(enum lg_call call, uint64_t bytes)
     return true;
 }
 
+uint64_t lg_infer_call_began(void)
+{
+    return m.step.now;
+}
+
 void lg_infer_call_end(void)
 {
     if (!lg_on_training_thread())
@@ -620,6 +625,20 @@ void lg_infer_call_end(void)
     lg_tls.guard--;
 }
 
+/* A wait where there need not be an input; what changes, changes at the first of several. */
+static void unexpected_wait(void)
+{
+    if (m.kept || !m.pending) {
+        const struct place before = place();
+        undo_kept();
+        if (!m.pending)
+            expect_input(false);
+        follow_device(&before);
+    }
+    m.pending_inputs++;
+    m.pending_waits++;
+}
+
 /* Reads and waits inside of a call are the library's own, those before the first batch nobody's. */
 void lg_infer_wait_begin(void)
 {
@@ -627,7 +646,6 @@ void lg_infer_wait_begin(void)
         return;
     LG_KEEP_ERRNO;
     lg_tls.guard++;
-    const struct place before = place();
     uint64_t now = event();
     m.copies_without_wait = 0;
     if (m.phase == INPUT && !m.kept) {
@@ -635,27 +653,21 @@ void lg_infer_wait_begin(void)
         m.step.row.n_input++;
         m.seen.waits++;
     } else {
-        undo_kept();
-        if (!m.pending)
-            expect_input(false);
-        m.pending_inputs++;
-        m.pending_waits++;
+        unexpected_wait();
     }
     m.in_wait = true;
     show_status(now);
-    follow_device(&before);
     lg_tls.guard--;
 }
 
+/* The status stays: what the thread does next is still the input, as far as anybody knows. */
 void lg_infer_wait_end(void)
 {
     if (!m.in_wait)
         return;
-    LG_KEEP_ERRNO;
     lg_tls.guard++;
-    uint64_t now = event();
+    event(); /* errno is the caller's care (io.c) */
     m.in_wait = false;
-    show_status(now);
     lg_tls.guard--;
 }
 

@@ -27,6 +27,9 @@ enum lg_call {
 bool lg_infer_call_begin(enum lg_call call, uint64_t bytes);
 void lg_infer_call_end(void);
 
+/* When it began, ns, if it is no launch: the clock need not be asked again. */
+uint64_t lg_infer_call_began(void);
+
 /* A read or wait of the training thread begins and ends (preload/io.c). Only called on the training
  * thread of a process in which PyTorch's probes are not installed. */
 void lg_infer_wait_begin(void);
