@@ -2,6 +2,7 @@
 # a compiler for it is installed. tests/scenarios/guest_* run them.
 
 victims_dir := build/tests/victims
+comma := ,
 VICTIM_CFLAGS   = -std=gnu11 $(OPT) $(WARN) -fexceptions -D_GNU_SOURCE -I. -Itests/victims
 VICTIM_CXXFLAGS = -std=c++17 $(OPT) -Wall -Wextra -Wpedantic -Werror -Wshadow -fPIC
 fake_torch_h   := tests/victims/fake_torch.h tests/victims/fake_torch_api.h
@@ -74,6 +75,22 @@ $(victims_dir)/foreign-32: tests/victims/foreign32.c
 	    -Wl,-dynamic-linker,/lib/ld-linux.so.2
 victims_built += $(victims_dir)/foreign-32
 endif
+
+# Plug-ins that find their libraries by themselves, and libraries that forward.
+loading := $(victims_dir)/loading
+loading_part = @mkdir -p $(@D) && $(CC) $(VICTIM_CFLAGS) -fPIC -shared -Wl,-soname,$(@F) $(1) -o $@ $< -ldl
+$(loading)/dep/libdep.so: tests/victims/loading.c
+	$(call loading_part,-DDEP)
+$(loading)/librpath.so: tests/victims/loading.c
+	$(call loading_part,-DPLUGIN -Wl$(comma)--disable-new-dtags -Wl$(comma)-rpath$(comma)'$$ORIGIN/dep')
+$(loading)/librunpath.so: tests/victims/loading.c
+	$(call loading_part,-DPLUGIN -Wl$(comma)--enable-new-dtags -Wl$(comma)-rpath$(comma)'$$ORIGIN/dep')
+$(loading)/libforward.so: tests/victims/loading.c
+	$(call loading_part,-DFORWARD -Wl$(comma)-rpath$(comma)'$$ORIGIN/dep')
+$(loading)/loading-victim: tests/victims/loading.c $(loading)/libforward.so
+	@mkdir -p $(@D)
+	$(CC) $(VICTIM_CFLAGS) -o $@ $< $(loading)/libforward.so -Wl,-rpath,'$$ORIGIN' -ldl
+victims_built += $(addprefix $(loading)/,dep/libdep.so librpath.so librunpath.so libforward.so loading-victim)
 
 test_programs += $(victims_built)
 
