@@ -40,6 +40,7 @@ struct run {
     char dir[PATH_MAX];
     char file[PATH_MAX]; /* run.sqlite */
     char note[PATH_MAX + 256];
+    char earlier[sizeof(((struct rundir_info *)0)->command)]; /* the run that DIR holds, "": none */
     char preload[8192], library[PATH_MAX], recorder_value[PATH_MAX + 128];
     struct rundir_info info;
     struct recorder *recorder;
@@ -51,8 +52,12 @@ static void usage(void)
 {
     puts(
         "usage: laggard run [-o DIR] [--quiet] [--] CMD...\n\n"
-        "Runs CMD traced. Its exit status is CMD's; signals reach it; nothing is written before "
-        "it ends.\n\n"
+        "Runs CMD traced. Its exit status is CMD's, and so are its terminal and its output. A "
+        "signal\n"
+        "from the keyboard reaches CMD once, from the terminal; one that a process sends to "
+        "laggard\n"
+        "is passed on, once. Nothing is written before CMD ends, except one line when DIR holds a\n"
+        "run already.\n\n"
         "  -o DIR, --output DIR  the run directory (default: laggard-YYYYmmdd-HHMMSS-PID)\n"
         "  -q, --quiet           no line at the end\n"
         "  -h, --help            this text\n\n"
@@ -115,17 +120,28 @@ static enum outer find_outer(void)
 }
 
 /* Other recorders of the same directory at the same time are of the same run. */
+static void find_same_run(void *context, const struct rundir_info *there)
+{
+    struct run *run = context;
+
+    if (!*run->info.run_id && rundir_in_progress(there))
+        snprintf(run->info.run_id, sizeof(run->info.run_id), "%s", there->run_id);
+}
+
 static void choose_run_id(struct run *run)
 {
-    struct rundir_info there;
+    struct rundir_info newest;
     const char *outer = getenv("LAGGARD_RUN");
 
     if (run->joined && outer && strlen(outer) == 32)
         snprintf(run->info.run_id, sizeof(run->info.run_id), "%s", outer);
-    else if (rundir_read(run->dir, &there, NULL) == 0 && rundir_in_progress(&there))
-        snprintf(run->info.run_id, sizeof(run->info.run_id), "%s", there.run_id);
     else
-        trace_new_run_id(run->info.run_id);
+        rundir_each(run->dir, find_same_run, run);
+    if (*run->info.run_id)
+        return;
+    trace_new_run_id(run->info.run_id);
+    if (rundir_newest(run->dir, &newest, NULL) == 0)
+        snprintf(run->earlier, sizeof(run->earlier), "%s", newest.command);
 }
 
 static void describe_run(struct run *run)
@@ -161,8 +177,11 @@ static void prepare_directories(struct run *run)
 static void prepare_library(struct run *run)
 {
     struct error error = {""};
+    const char *disable = getenv("LAGGARD_DISABLE");
 
-    if (trace_library(run->library, &error) != 0)
+    if (disable) /* whatever its value: the library would do nothing */
+        untraced(run, "LAGGARD_DISABLE is set");
+    else if (trace_library(run->library, &error) != 0)
         untraced(run, error.text);
     else if (trace_preload(getenv("LD_PRELOAD"), run->library, run->preload,
                            sizeof(run->preload)) != 0)
@@ -308,6 +327,8 @@ static void finish_run(struct run *run)
         return;
     run->info.end_ns = now_ns(CLOCK_REALTIME);
     run->info.exit_status = launch_exit_status(&run->launch);
+    run->info.signal = launch_signal(&run->launch);
+    run->info.interrupted = run->launch.interrupted;
     written = rundir_write(run->dir, run->file, &run->info, run->argv, &error) == 0;
     if (!written && run->result.failed == 0) {
         run->result.failed = 1;
@@ -436,6 +457,9 @@ static int run_command(struct run *run)
     struct error error = {""};
 
     prepare(run);
+    if (*run->earlier && !run->quiet && !run->joined)
+        say("%s holds a run already (%s): it stays, the ranks of this one become further attempts",
+            run->dir, run->earlier);
     int status = start(run, &error);
     if (status != 0) {
         remove_run(run);

@@ -39,7 +39,7 @@ static void consider(struct list *list, const char *path)
     struct stat st;
     if (stat(path, &st) || !S_ISDIR(st.st_mode))
         return;
-    bool told = rundir_read(path, &info, NULL) == 0;
+    bool told = rundir_newest(path, &info, NULL) == 0;
     bool run = told;
     if (!told && run_files_list(path, &files, NULL) == 0)
         run = files.n > 0;
@@ -85,10 +85,14 @@ static char *verdict_text(const struct lg_diagnosis *d)
 {
     const struct lg_verdict *v = &d->verdict;
     const char *stage = lg_blame_name(v->stage), *running = d->running ? " so far" : "";
+    char *outcome = d->failed ? lg_format(" [%s]", d->outcome) : lg_strdup(""), *text;
     if (v->rank == LG_NO_RANK)
-        return lg_format("%s%s", lg_kind_name(v->kind), running);
-    return lg_format("%s rank %d%s%s%s", lg_kind_name(v->kind), (int)v->rank, stage ? " " : "",
-                     stage ? stage : "", running);
+        text = lg_format("%s%s%s", lg_kind_name(v->kind), running, outcome);
+    else
+        text = lg_format("%s rank %d%s%s%s%s", lg_kind_name(v->kind), (int)v->rank,
+                         stage ? " " : "", stage ? stage : "", running, outcome);
+    free(outcome);
+    return text;
 }
 
 static void print_result(const char *path, char **command)

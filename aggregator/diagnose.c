@@ -179,6 +179,15 @@ static struct lg_diagnosis *new_diagnosis(const struct lg_run *run, size_t windo
     d->dir = run->dir ? lg_strdup(run->dir) : NULL;
     d->command = run->command ? lg_strdup(run->command) : NULL;
     d->running = run->running;
+    d->outcome = run->outcome ? lg_strdup(run->outcome) : NULL;
+    d->failed = run->failed;
+    d->exit_status = run->exit_status;
+    d->signal = run->signal;
+    for (size_t i = 0; i < run->n_ranks; i++)
+        if (run->ranks[i].attempts > d->attempts)
+            d->attempts = run->ranks[i].attempts;
+    for (size_t i = 0; i < run->n_notes; i++)
+        lg_texts_add(&d->notes, lg_strdup(run->notes[i]));
     d->world = run->world;
     d->strategy = find_strategy(run);
     d->window = window ? window : DEFAULT_WINDOW;
@@ -254,6 +263,7 @@ struct lg_diagnosis *lg_diagnose(const struct lg_run *run,
     int32_t *declared = declared_ranks(run, &n_declared), *expected;
 
     fill_ranks(d, run, declared, n_declared);
+    d->one_process = !run->strategy && d->strategy == LG_DDP && d->n_seen + d->n_missing <= 1;
     d->steps = aligned_steps(a);
     expected = expected_ranks(d, a, &all.n_expected);
     all.expected = expected;
@@ -289,5 +299,6 @@ void lg_diagnosis_free(struct lg_diagnosis *d)
     free(d->missing);
     free(d->dir);
     free(d->command);
+    free(d->outcome);
     free(d);
 }

@@ -159,6 +159,8 @@ static void handle_one(struct launch *l, const struct signalfd_siginfo *info)
 
     if (number == SIGCHLD)
         return; /* reaped below, whoever sent it */
+    if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT)
+        l->interrupted = number;
     /* an alarm that was set before we were executed goes off in us alone */
     if (info->ssi_code > 0 && number != SIGALRM) {
         /* made by the kernel, for the terminal's whole process group: the command has it already */
@@ -183,6 +185,11 @@ void launch_handle(struct launch *l)
 int launch_exit_status(const struct launch *l)
 {
     return WIFSIGNALED(l->status) ? 128 + WTERMSIG(l->status) : WEXITSTATUS(l->status);
+}
+
+int launch_signal(const struct launch *l)
+{
+    return WIFSIGNALED(l->status) ? WTERMSIG(l->status) : 0;
 }
 
 void launch_exit_alike(const struct launch *l)

@@ -19,7 +19,8 @@ struct launch {
     int signals; /* descriptor that becomes readable when there is something to handle */
     sigset_t old_mask;
     int ended;
-    int status; /* waitpid's, valid when ended */
+    int status;      /* waitpid's, valid when ended */
+    int interrupted; /* the last of SIGINT, SIGTERM, SIGHUP, SIGQUIT that came to us; 0: none */
 };
 
 struct launch_variable {
@@ -39,6 +40,9 @@ void launch_handle(struct launch *launch);
 
 /* After the end: the status as a shell shows it, 128 + signal. */
 int launch_exit_status(const struct launch *launch);
+
+/* The signal that killed the command, 0: none did. */
+int launch_signal(const struct launch *launch);
 
 /* Ends this process as the command ended: same status, or killed by the same signal without a core
  * file. */

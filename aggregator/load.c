@@ -19,7 +19,7 @@
 
 #include "aggregator/process.h"
 #include "aggregator/rankdb.h"
-#include "aggregator/rundir.h"
+#include "aggregator/recorded.h"
 
 #define MAX_THREADS 8
 
@@ -306,12 +306,10 @@ static void expect_files(struct lg_run *run)
         run->expected[run->n_expected++] = run->ranks[i].rank;
 }
 
-static void take_rundir(void *context, const struct rundir_info *info)
+static void free_loaded(struct loaded *loaded)
 {
-    struct lg_run *run = context;
-    run->running |= rundir_in_progress(info);
-    if (!run->command && *info->command)
-        run->command = lg_strdup(info->command);
+    free(loaded->expected);
+    free(loaded->losses);
 }
 
 static void take_rank(struct loading *loading, size_t i)
@@ -333,6 +331,26 @@ static void take_rank(struct loading *loading, size_t i)
     add_losses(run, rank, loaded);
 }
 
+/* Of a directory that several runs used the report is on the newest. */
+static void settle_run(struct loading *loading)
+{
+    struct recorded_rank *rank = lg_alloc(loading->n, sizeof(*rank));
+    size_t kept = 0, n = loading->n;
+    for (size_t i = 0; i < n; i++)
+        rank[i].info = &loading->loaded[i].info;
+    recorded_settle(loading->run, loading->files->path, rank, n);
+    for (size_t i = 0; i < n; i++) {
+        if (rank[i].keep) {
+            loading->loaded[kept++] = loading->loaded[i];
+            continue;
+        }
+        lg_run_drop_rank(loading->run, kept);
+        free_loaded(&loading->loaded[i]);
+    }
+    loading->n = kept;
+    free(rank);
+}
+
 /* A rank's seen bits tell FSDP where nobody declared a strategy. */
 static void settle_strategy(struct lg_run *run)
 {
@@ -345,7 +363,7 @@ static void take_results(struct loading *loading)
 {
     struct lg_run *run = loading->run;
     if (loading->files->directory)
-        rundir_each(loading->files->path, take_rundir, run);
+        settle_run(loading);
     bool in_progress = run->running;
     for (size_t i = 0; i < loading->n; i++) {
         take_rank(loading, i);
@@ -400,10 +418,8 @@ struct lg_run *load_files(const struct run_files *files, struct error *error)
     int rc = check_any(&loading, error);
     if (rc == 0)
         take_results(&loading);
-    for (size_t i = 0; i < loading.n; i++) {
-        free(loading.loaded[i].expected);
-        free(loading.loaded[i].losses);
-    }
+    for (size_t i = 0; i < loading.n; i++)
+        free_loaded(&loading.loaded[i]);
     free(loading.loaded);
     free(number);
     if (rc == 0)

@@ -120,6 +120,13 @@ static void print_verdict(const struct lg_diagnosis *d, FILE *out)
     }
     if (d->running)
         wrap(out, 0, 0, "(So far: the run is still in progress.)");
+    if (d->failed) {
+        line = lg_format(d->exit_status < 0 ? "(How the command ended is %s.)"
+                                            : "(The command failed: %s.)",
+                         d->outcome);
+        wrap(out, 0, 0, line);
+        free(line);
+    }
     fputc('\n', out);
 }
 
@@ -160,17 +167,24 @@ static void print_hosts(const struct lg_diagnosis *d, FILE *out)
 
 static void print_head(const struct lg_diagnosis *d, FILE *out)
 {
-    if (d->dir)
+    if (d->dir && d->attempts > 1) {
+        char *dir = lg_format("%s (attempt %u; WHERE attempt >= 0 shows all of them)", d->dir,
+                              (unsigned)d->attempts);
+        labelled(out, "Run", dir);
+        free(dir);
+    } else if (d->dir) {
         labelled(out, "Run", d->dir);
+    }
     if (d->command && *d->command)
         labelled(out, "Command", d->command);
     print_ranks_line(d, out);
     print_hosts(d, out);
     char *steps = steps_text(&d->steps);
-    char *line =
-        lg_format("%s (%lld compared, in windows of %zu); %s clock, strategy %s", steps,
-                  (long long)d->steps.count, d->window,
-                  d->clock == LG_CLOCK_GPU ? "device" : "host", lg_strategy_name(d->strategy));
+    char *line = lg_format("%s (%lld compared, in windows of %zu); %s clock, %s%s", steps,
+                           (long long)d->steps.count, d->window,
+                           d->clock == LG_CLOCK_GPU ? "device" : "host",
+                           d->one_process ? "one process" : "strategy ",
+                           d->one_process ? "" : lg_strategy_name(d->strategy));
     labelled(out, "Steps", line);
     free(line);
     free(steps);

@@ -49,7 +49,7 @@ struct lg_run *lg_run_new(void)
 {
     struct lg_run *run = lg_alloc(1, sizeof(*run));
 
-    run->world = -1;
+    run->world = run->exit_status = -1;
     return run;
 }
 
@@ -71,6 +71,10 @@ void lg_run_free(struct lg_run *run)
         free(run->coverage[i].why);
     for (size_t i = 0; i < run->n_losses; i++)
         free(run->losses[i].text);
+    for (size_t i = 0; i < run->n_notes; i++)
+        free(run->notes[i]);
+    free(run->notes);
+    free(run->outcome);
     free(run->ranks);
     free(run->coverage);
     free(run->losses);
@@ -79,6 +83,20 @@ void lg_run_free(struct lg_run *run)
     free(run->command);
     free(run->strategy);
     free(run);
+}
+
+void lg_run_add_note(struct lg_run *run, char *text)
+{
+    run->notes = lg_realloc(run->notes, run->n_notes + 1, sizeof(*run->notes));
+    run->notes[run->n_notes++] = text;
+}
+
+void lg_run_drop_rank(struct lg_run *run, size_t index)
+{
+    free_rank(&run->ranks[index]);
+    run->n_ranks--;
+    memmove(&run->ranks[index], &run->ranks[index + 1],
+            (run->n_ranks - index) * sizeof(*run->ranks));
 }
 
 struct lg_rank *lg_run_add_rank(struct lg_run *run, int32_t rank)

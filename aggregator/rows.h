@@ -79,8 +79,11 @@ struct lg_run {
     char *command;  /* what was run, in one line, NULL: not known */
     char *strategy; /* "ddp", "fsdp" or what an import says, NULL: not known (taken as ddp) */
     bool running;   /* some rank's process still lives */
-    bool imported;  /* rows from `laggard import` */
-    int32_t world;  /* declared world size, -1: not known */
+    char *outcome;  /* how the command ended, in words; NULL: nothing is known of it */
+    bool failed;    /* ... not well, or nobody knows how */
+    int exit_status, signal; /* of the command: -1 not known, as a shell shows it; 0: no signal */
+    bool imported;           /* rows from `laggard import` */
+    int32_t world;           /* declared world size, -1: not known */
     /* Declared ranks, sorted; none: 0..world-1, or what was seen if world is not known either. */
     size_t n_expected;
     int32_t *expected;
@@ -92,9 +95,11 @@ struct lg_run {
     struct lg_coverage *coverage;
     size_t n_losses;
     struct lg_loss_entry *losses;
+    size_t n_notes;
+    char **notes; /* what else a reader of the report should know, a clause each */
 };
 
-struct lg_run *lg_run_new(void); /* world -1, everything else empty */
+struct lg_run *lg_run_new(void); /* world and exit status -1, everything else empty */
 void lg_run_free(struct lg_run *run);
 
 /* Appends a rank (attempts 1, world -1, no rows); the pointer is good until the next call. */
@@ -106,6 +111,10 @@ void lg_run_add_coverage(struct lg_run *run, const char *name, enum lg_coverage_
                          const char *why);
 void lg_run_add_loss(struct lg_run *run, int32_t rank, enum lg_loss reason, int64_t rows,
                      int64_t step, const char *text);
+/* Takes the text over. */
+void lg_run_add_note(struct lg_run *run, char *text);
+/* Forgets the rank at this index. */
+void lg_run_drop_rank(struct lg_run *run, size_t index);
 /* The rank's data, or NULL. */
 const struct lg_rank *lg_run_find(const struct lg_run *run, int32_t rank);
 

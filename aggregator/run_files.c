@@ -71,10 +71,11 @@ int run_files_list(const char *dir, struct run_files *files, struct error *error
 static int no_ranks(const struct run_files *files, struct error *error)
 {
     struct rundir_info info;
+    char outcome[256];
     const char *dir = files->path;
     if (files->uncollected)
         return error_set(error, "%s", files->note);
-    if (rundir_read(dir, &info, NULL))
+    if (rundir_newest(dir, &info, NULL))
         return error_set(error, "%s: not a run (no rank database in it)", dir);
     if (*info.untraced)
         return error_set(error, "%s: empty run: the command ran untraced: %s", dir, info.untraced);
@@ -83,11 +84,13 @@ static int no_ranks(const struct run_files *files, struct error *error)
                          "%s: no rank has appeared so far: no process of the command has begun to "
                          "train yet (no backward pass, collective or kernel launch seen)",
                          dir);
+    rundir_outcome(&info, outcome, sizeof(outcome));
     return error_set(
         error,
-        "%s: empty run: no rank appeared: nothing began to train, or the library was "
+        "%s: empty run: no rank appeared (the command: %s): nothing began to train, or the library "
+        "was "
         "not loaded (static or setuid program, LD_PRELOAD cleared); see laggard doctor",
-        dir);
+        dir, outcome);
 }
 
 static int find_in_directory(const char *dir, struct run_files *files, struct error *error)

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #include <sqlite3.h>
 
 #define RUN_SCHEMA_VERSION "1"
+#define LG_NONE            (-1) /* no time */
 
 static const char run_sql[] =
 #include "run.sql.h"
@@ -208,6 +210,10 @@ static void add_info(struct meta *meta, const struct rundir_info *info)
         add_number(meta, "end_ns", info->end_ns);
     if (info->exit_status >= 0)
         add_number(meta, "exit_status", info->exit_status);
+    if (info->signal)
+        add_number(meta, "signal", info->signal);
+    if (info->interrupted)
+        add_number(meta, "interrupted", info->interrupted);
     add_text(meta, "recorder_boot_id", info->recorder.boot_id);
     add_number(meta, "recorder_pid", info->recorder.pid);
     add_number(meta, "recorder_start", (int64_t)info->recorder.start);
@@ -259,17 +265,18 @@ static int write_all(const char *path, const unsigned char *bytes, sqlite3_int64
     return ok ? 0 : -1;
 }
 
-/* Puts the first version in place without replacing a live recorder's file. */
+/* Puts the first version in place without replacing another run's or another recorder's. Process
+ * numbers of containers are the same again and again. */
 static int place_first(const char *run_dir, const char *temporary, char *file)
 {
-    struct rundir_info there;
-
     snprintf(file, PATH_MAX, "%s/run.sqlite", run_dir);
-    if (link(temporary, file) == 0)
-        return unlink(temporary);
-    if (errno == EEXIST && rundir_read(run_dir, &there, NULL) == 0 && rundir_in_progress(&there))
-        snprintf(file, PATH_MAX, "%s/run-%s-%d.sqlite", run_dir, process_host(), (int)getpid());
-    return rename(temporary, file);
+    for (int i = 1; link(temporary, file) != 0; i++) {
+        if (errno != EEXIST) /* a file system without links */
+            return rename(temporary, file);
+        snprintf(file, PATH_MAX, "%s/run-%s-%d.%d.sqlite", run_dir, process_host(), (int)getpid(),
+                 i);
+    }
+    return unlink(temporary);
 }
 
 int rundir_write(const char *run_dir, char *file, const struct rundir_info *info,
@@ -319,6 +326,8 @@ static void take_value(struct rundir_info *info, const char *key, sqlite3_stmt *
     NUMBER("start_ns", start_ns, int64_t);
     NUMBER("end_ns", end_ns, int64_t);
     NUMBER("exit_status", exit_status, int);
+    NUMBER("signal", signal, int);
+    NUMBER("interrupted", interrupted, int);
     NUMBER("recorder_pid", recorder.pid, int64_t);
     NUMBER("recorder_start", recorder.start, uint64_t);
 #undef TEXT
@@ -383,6 +392,54 @@ void rundir_each(const char *run_dir, rundir_fn *fn, void *context)
     }
     if (dir)
         closedir(dir);
+}
+
+static void take_newest(void *context, const struct rundir_info *info)
+{
+    struct rundir_info *newest = context;
+
+    if (newest->start_ns == LG_NONE || info->start_ns > newest->start_ns)
+        *newest = *info;
+}
+
+int rundir_newest(const char *run_dir, struct rundir_info *info, struct error *error)
+{
+    info->start_ns = LG_NONE;
+    rundir_each(run_dir, take_newest, info);
+    return info->start_ns == LG_NONE ? rundir_read(run_dir, info, error) : 0;
+}
+
+/* "signal 9 (Killed)" */
+static void print_signal(int number, char *text, size_t size)
+{
+    const char *name = strsignal(number);
+    snprintf(text, size, "signal %d (%s)", number, name ? name : "unknown");
+}
+
+void rundir_outcome(const struct rundir_info *info, char *text, size_t size)
+{
+    char signal[64] = "";
+
+    if (info->end_ns == 0) {
+        snprintf(text, size, "%s",
+                 rundir_in_progress(info)
+                     ? "still running"
+                     : "not known: laggard run was killed, or its host went down");
+    } else if (info->signal) {
+        print_signal(info->signal, signal, sizeof(signal));
+        snprintf(text, size, "killed by %s", signal);
+    } else if (info->exit_status < 0) {
+        snprintf(text, size, "not known");
+    } else if (info->exit_status > 0 && info->interrupted) {
+        print_signal(info->interrupted, signal, sizeof(signal));
+        snprintf(text, size, "exit status %d after %s", info->exit_status, signal);
+    } else if (info->exit_status > 128 && info->exit_status < 128 + NSIG) {
+        print_signal(info->exit_status - 128, signal, sizeof(signal));
+        snprintf(text, size, "exit status %d, which for a shell means %s", info->exit_status,
+                 signal);
+    } else {
+        snprintf(text, size, "exit status %d", info->exit_status);
+    }
 }
 
 int rundir_in_progress(const struct rundir_info *info)

@@ -4,7 +4,8 @@
  *
  * run.sqlite is built in memory and put in place with rename, so it needs no lock and is always
  * whole, on network file systems too. A further recorder in the same directory (srun laggard run
- * -o DIR ...) writes run-HOST-PID.sqlite beside it.
+ * -o DIR ...), and a later run in it, writes run-HOST-PID.N.sqlite beside it: what a run says about
+ * itself is never replaced by another's.
  */
 #ifndef LAGGARD_AGGREGATOR_RUNDIR_H
 #define LAGGARD_AGGREGATOR_RUNDIR_H
@@ -23,6 +24,8 @@ struct rundir_info {
     char host[65];
     int64_t start_ns, end_ns; /* CLOCK_REALTIME; end_ns 0: no end was written */
     int exit_status;          /* as the shell shows it, 128 + signal; -1: not known */
+    int signal;               /* that ended the command, 0: none */
+    int interrupted;          /* the last of SIGINT, SIGTERM and the like that came, 0: none did */
     struct process_id recorder;
     char spool_dir[PATH_MAX];
     char untraced[512]; /* why the command ran untraced, "" when it was traced */
@@ -42,6 +45,12 @@ int rundir_make(const char *wanted, char *path, char *note, size_t note_size, st
  * "" the first time) with the meta of the run. argv ends with NULL. */
 int rundir_write(const char *run_dir, char *file, const struct rundir_info *info,
                  char *const argv[], struct error *error);
+
+/* How the command ended, "exit status 1", "killed by signal 9 (Killed)", "still running". */
+void rundir_outcome(const struct rundir_info *info, char *text, size_t size);
+
+/* The newest run in the directory by its start; otherwise as rundir_read(). */
+int rundir_newest(const char *run_dir, struct rundir_info *info, struct error *error);
 
 /* Reads run.sqlite. Fails where there is none, as in a run that was traced without `laggard run`.
  */
