@@ -28,6 +28,8 @@ static const char help_text[] =
     "With CMD it also looks at that program and its PyTorch. Nothing is run but a\n"
     "look-up of PyTorch's version.\n"
     "\n"
+    "  -h, --help  this text\n"
+    "\n"
     "Exit status: 0 when no line is NOT OK, else 1; 2 bad usage.\n";
 
 enum answer { OK, NOT_OK, NOT_SET };

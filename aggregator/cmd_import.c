@@ -25,6 +25,9 @@ static const char help_text[] =
     "  {\"table\": \"rank\", \"rank\": 0, \"host\": \"node1\"}\n"
     "      likewise collective, event, worker, comm_group, loss\n"
     "\n"
+    "  -o RUN, --output RUN  the run directory, made if it is not there\n"
+    "  -h, --help            this text\n"
+    "\n"
     "Exit status: 0, or 2 after one line that names the line at fault; nothing is\n"
     "made then.\n";
 

@@ -17,18 +17,19 @@ static const char help_text[] =
     "Says which rank is slow, in which stage, how often and what it costs, or why\n"
     "that can't be said. RUN is a run directory or a rank database.\n"
     "\n"
-    "  --format text|json   text for people (the default), JSON for programs\n"
-    "                       (schema/report.schema.json)\n"
-    "  -o FILE              write there instead of to standard output\n"
-    "  --window N           steps per window (100)\n"
-    "  --steps A:B          only the steps A to B; either may be left out\n"
-    "  --fail-on LEVEL      exit status 3 when the verdict is at least this severe:\n"
-    "                       warning or critical\n"
+    "  --format text|json       text for people (the default), JSON for programs\n"
+    "                           (schema/report.schema.json)\n"
+    "  -o FILE, --output FILE   write there instead of to standard output\n"
+    "  --window N               steps per window (100)\n"
+    "  --steps A:B              only the steps A to B; either may be left out\n"
+    "  --fail-on LEVEL          exit status 3 when the verdict is at least this\n"
+    "                           severe: warning or critical\n"
+    "  -h, --help               this text\n"
     "\n"
     "Exit status: 0; 2 bad usage or unreadable input; 3 see --fail-on.\n";
 
 struct report_options {
-    const char *run, *output;
+    const char *run, *output, *steps;
     bool json;
     enum lg_level fail_on; /* LG_LEVEL_NONE: never */
     struct lg_diagnose_options diagnose;
@@ -93,6 +94,7 @@ static int take_option(struct report_options *o, int option, struct error *error
     case 'w':
         return take_window(o, optarg, error);
     case 's':
+        o->steps = optarg;
         return take_steps(o, optarg, error);
     case 'F':
         return take_fail_on(o, optarg, error);
@@ -164,6 +166,28 @@ static int write_report(const struct lg_diagnosis *d, const struct report_option
                   : 0;
 }
 
+/* A range without a step is a slip of the one who asked, not a property of the run. */
+static int check_steps(const struct lg_diagnosis *d, const struct lg_run *run,
+                       const struct report_options *o, struct error *error)
+{
+    struct lg_diagnosis *all;
+    int64_t first, last, count;
+    if (d->steps.count > 0 ||
+        (o->diagnose.first_step == LG_NULL && o->diagnose.last_step == LG_NULL))
+        return 0;
+    all = lg_diagnose(run, NULL);
+    first = all->steps.first;
+    last = all->steps.last;
+    count = all->steps.count;
+    lg_diagnosis_free(all);
+    return count == 0
+               ? 0
+               : error_set(error,
+                           "report: no step of --steps %s is there: the ranks have the steps "
+                           "%lld-%lld in common",
+                           o->steps, (long long)first, (long long)last);
+}
+
 int cmd_report(int argc, char **argv)
 {
     struct report_options o = {.diagnose = {.first_step = LG_NULL, .last_step = LG_NULL}};
@@ -177,8 +201,10 @@ int cmd_report(int argc, char **argv)
     if (!run)
         return error_exit(&error);
     struct lg_diagnosis *d = lg_diagnose(run, &o.diagnose);
+    rc = check_steps(d, run, &o, &error);
     lg_run_free(run);
-    rc = write_report(d, &o, &error);
+    if (rc == 0)
+        rc = write_report(d, &o, &error);
     bool reached = o.fail_on != LG_LEVEL_NONE && d->verdict.level >= o.fail_on;
     lg_diagnosis_free(d);
     if (rc)

@@ -50,19 +50,17 @@ struct run {
 
 static void usage(void)
 {
-    puts(
-        "usage: laggard run [-o DIR] [--quiet] [--] CMD...\n\n"
-        "Runs CMD traced. Its exit status is CMD's, and so are its terminal and its output. A "
-        "signal\n"
-        "from the keyboard reaches CMD once, from the terminal; one that a process sends to "
-        "laggard\n"
-        "is passed on, once. Nothing is written before CMD ends, except one line when DIR holds a\n"
-        "run already.\n\n"
-        "  -o DIR, --output DIR  the run directory (default: laggard-YYYYmmdd-HHMMSS-PID)\n"
-        "  -q, --quiet           no line at the end\n"
-        "  -h, --help            this text\n\n"
-        "Exit status: CMD's, 128 + signal when a signal killed it; 2 bad usage, 125 laggard's own\n"
-        "failure, 126 CMD can't be executed, 127 CMD was not found.");
+    puts("usage: laggard run [-o DIR] [--quiet] [--] CMD...\n\n"
+         "Runs CMD traced. Its exit status is CMD's, and so are its terminal and its\n"
+         "output. A signal from the keyboard reaches CMD once, from the terminal; one that\n"
+         "a process sends to laggard is passed on, once. Nothing is written before CMD\n"
+         "ends, except one line when DIR holds a run already.\n\n"
+         "  -o DIR, --output DIR  the run directory (laggard-YYYYmmdd-HHMMSS-PID)\n"
+         "  -q, --quiet           no line of laggard's own\n"
+         "  -h, --help            this text\n\n"
+         "Exit status: CMD's; the signal that killed CMD ends laggard as well (a shell\n"
+         "shows 128 + signal). 2 bad usage, 125 laggard's own failure, 126 CMD can't be\n"
+         "executed, 127 CMD was not found.");
 }
 
 static int64_t now_ns(clockid_t clock)

@@ -19,7 +19,10 @@ static const char help_text[] =
     "usage: laggard runs [DIR]\n"
     "\n"
     "Lists the runs in DIR (the current directory), oldest first: date, ranks seen of\n"
-    "those expected, steps, verdict, directory, and below it the command.\n";
+    "those expected, steps, verdict, how a command ended that did not end well,\n"
+    "directory, and below it the command.\n"
+    "\n"
+    "  -h, --help  this text\n";
 
 struct found {
     char *path;

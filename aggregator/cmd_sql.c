@@ -20,6 +20,9 @@ static const char help_text[] =
     "written. Without QUERY statements are read from standard input, each up to\n"
     "its ';'.\n"
     "\n"
+    "  --format table|csv|json  how the rows are printed (table)\n"
+    "  -h, --help               this text\n"
+    "\n"
     "Tables   step (ns, one row per rank and step), rank, worker, collective, event,\n"
     "         comm_group, library, loss, meta\n"
     "Views    step_ms (milliseconds), rank_summary (means), stage_share\n"
@@ -29,7 +32,9 @@ static const char help_text[] =
     "\n"
     "  laggard sql RUN \"SELECT rank, avg(dur_ms) FROM step_ms GROUP BY rank\"\n"
     "\n"
-    "At the prompt: .tables, .schema [TABLE], .quit\n";
+    "QUERY may also be .tables or .schema [TABLE] (what there is), .help; at the\n"
+    "prompt .quit too. Columns are explained in schema/columns.def and rank.sql;\n"
+    "comm_group.group_rank is the rank's number within that group.\n";
 
 static const char columns_query[] = "SELECT m.name AS \"table\", c.name AS \"column\", c.type "
                                     "FROM sqlite_schema AS m, pragma_table_xinfo(m.name) AS c "
@@ -79,26 +84,57 @@ static int run_statements(const struct session *session, const char *sql)
 
 /* --- the prompt ---------------------------------------------------------------------------- */
 
+/* The views of ours are tables for SQLite: their columns are all there is to tell. */
+static int show_schema(const struct session *session, const char *table)
+{
+    char *sql = table ? sqlite3_mprintf("%s AND m.name = %Q", columns_query, table)
+                      : sqlite3_mprintf("%s", columns_query);
+    char *check = sqlite3_mprintf("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = %Q",
+                                  table ? table : "step");
+    sqlite3_stmt *stmt = NULL;
+    int status = 2;
+    if (sql && check && sqlite3_prepare_v2(session->db, check, -1, &stmt, NULL) == SQLITE_OK &&
+        sqlite3_step(stmt) == SQLITE_ROW)
+        status = run_statements(session, sql);
+    else
+        fprintf(stderr, "laggard sql: no such table: %s (see .tables)\n", table ? table : "step");
+    sqlite3_finalize(stmt);
+    sqlite3_free(sql);
+    sqlite3_free(check);
+    return status;
+}
+
 /* Returns -1 to leave, else an exit status. */
 static int dot_command(const struct session *session, char *line)
 {
-    char *name = strtok(line, " \t\r\n"), *table = strtok(NULL, " \t\r\n");
-    char *sql = NULL;
+    char *rest = NULL;
+    char *name = strtok_r(line, " \t\r\n;", &rest), *table = strtok_r(NULL, " \t\r\n;", &rest);
     if (strcmp(name, ".quit") == 0 || strcmp(name, ".exit") == 0)
         return -1;
-    if (strcmp(name, ".tables") == 0) {
-        sql = sqlite3_mprintf("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1");
-    } else if (strcmp(name, ".schema") == 0) {
-        sql = table ? sqlite3_mprintf("%s AND m.name = %Q", columns_query, table)
-                    : sqlite3_mprintf("%s", columns_query);
-    } else {
-        fputs("SQL up to its ';', or .tables, .schema [TABLE], .quit\n",
-              session->terminal ? stdout : stderr);
-        return strcmp(name, ".help") == 0 ? 0 : 2;
+    if (strcmp(name, ".tables") == 0)
+        return run_statements(session,
+                              "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1");
+    if (strcmp(name, ".schema") == 0)
+        return show_schema(session, table);
+    if (strcmp(name, ".help") == 0) {
+        puts("SQL up to its ';', or .tables, .schema [TABLE], .quit");
+        return 0;
     }
-    int status = sql ? run_statements(session, sql) : 2;
-    sqlite3_free(sql);
-    return status;
+    fprintf(stderr,
+            "laggard sql: no such command: %s (there are .tables, .schema [TABLE], .quit)\n", name);
+    return 2;
+}
+
+/* QUERY of the command line. */
+static int run_query(const struct session *session, const char *query)
+{
+    const char *text = query + strspn(query, " \t\n");
+    if (*text != '.')
+        return run_statements(session, query);
+    char *line = sqlite3_mprintf("%s", text);
+    int status = line ? dot_command(session, line) : 2;
+    sqlite3_free(line);
+    return status < 0 ? 0 : status;
 }
 
 static void prompt(const struct session *session, bool more)
@@ -176,7 +212,7 @@ static int run_session(const char *run, const char *query, enum sql_format forma
         all = sql_union_open(&files, &error);
     if (all) {
         struct session session = {sql_union_handle(all), format, isatty(STDIN_FILENO)};
-        status = query ? run_statements(&session, query) : read_statements(&session);
+        status = query ? run_query(&session, query) : read_statements(&session);
         if (status == 0 && (fflush(stdout) || ferror(stdout)))
             status = usage("standard output can't be written", "");
     } else {
@@ -206,7 +242,13 @@ int cmd_sql(int argc, char **argv)
     }
     if (optind == argc)
         return usage("no RUN given", "");
-    if (optind + 2 < argc)
+    char schema[256]; /* .schema TABLE without quotes */
+    const char *query = argv[optind + 1];
+    if (query && *query == '.' && optind + 3 == argc) {
+        snprintf(schema, sizeof(schema), "%s %s", query, argv[optind + 2]);
+        query = schema;
+    } else if (optind + 2 < argc) {
         return usage("the QUERY must be one argument, in quotes", "");
-    return run_session(argv[optind], argv[optind + 1], (enum sql_format)format);
+    }
+    return run_session(argv[optind], query, (enum sql_format)format);
 }

@@ -297,9 +297,20 @@ static int check_schema(struct rankdb *db, struct error *error)
     if (id != RANKDB_APPLICATION_ID)
         return error_set(error, "%s: not a rank database", db->path);
     int64_t version = rankdb_number(db, "PRAGMA user_version", -1);
+    int64_t told =
+        rankdb_number(db, "SELECT value FROM meta WHERE key = 'schema_version'", version);
+    if (told > version)
+        version = told;
     if (version > LG_SCHEMA_VERSION)
-        return error_set(error, "%s: schema version %lld, this program knows up to %d", db->path,
-                         (long long)version, LG_SCHEMA_VERSION);
+        return error_set(error,
+                         "%s: schema version %lld, this program (" LAGGARD_VERSION
+                         ") knows up to %d: read it with a newer laggard",
+                         db->path, (long long)version, LG_SCHEMA_VERSION);
+    if (version < LG_OLDEST_SCHEMA)
+        return error_set(error,
+                         "%s: schema version %lld, this program (" LAGGARD_VERSION
+                         ") reads %d to %d: read it with the laggard that made it",
+                         db->path, (long long)version, LG_OLDEST_SCHEMA, LG_SCHEMA_VERSION);
     return 0;
 }
 

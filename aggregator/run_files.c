@@ -96,6 +96,8 @@ static int no_ranks(const struct run_files *files, struct error *error)
 static int find_in_directory(const char *dir, struct run_files *files, struct error *error)
 {
     struct collect_result collected;
+    if (rundir_check(dir, error))
+        return -1;
     collect_run(dir, &collected);
     if (run_files_list(dir, files, error))
         return -1;

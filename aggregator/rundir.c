@@ -18,7 +18,7 @@
 #include <jansson.h>
 #include <sqlite3.h>
 
-#define RUN_SCHEMA_VERSION "1"
+#define RUN_SCHEMA_VERSION 1
 #define LG_NONE            (-1) /* no time */
 
 static const char run_sql[] =
@@ -199,7 +199,7 @@ static void add_environment(struct meta *meta)
 
 static void add_info(struct meta *meta, const struct rundir_info *info)
 {
-    add_text(meta, "schema_version", RUN_SCHEMA_VERSION);
+    add_number(meta, "schema_version", RUN_SCHEMA_VERSION);
     add_text(meta, "laggard_version", LAGGARD_VERSION);
     add_text(meta, "run_id", info->run_id);
     add_text(meta, "command", info->command);
@@ -316,6 +316,7 @@ static void take_value(struct rundir_info *info, const char *key, sqlite3_stmt *
 #define NUMBER(name, field, type)                                                                  \
     if (strcmp(key, name) == 0)                                                                    \
     info->field = (type)number
+    NUMBER("schema_version", schema_version, int);
     TEXT("run_id", run_id);
     TEXT("command", command);
     TEXT("cwd", cwd);
@@ -392,6 +393,27 @@ void rundir_each(const char *run_dir, rundir_fn *fn, void *context)
     }
     if (dir)
         closedir(dir);
+}
+
+static void take_version(void *context, const struct rundir_info *info)
+{
+    int *version = context;
+
+    if (info->schema_version > *version)
+        *version = info->schema_version;
+}
+
+int rundir_check(const char *run_dir, struct error *error)
+{
+    int version = 0;
+
+    rundir_each(run_dir, take_version, &version);
+    return version <= RUN_SCHEMA_VERSION
+               ? 0
+               : error_set(error,
+                           "%s: schema version %d, this program (" LAGGARD_VERSION
+                           ") knows up to %d: read it with a newer laggard",
+                           run_dir, version, RUN_SCHEMA_VERSION);
 }
 
 static void take_newest(void *context, const struct rundir_info *info)

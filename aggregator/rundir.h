@@ -18,6 +18,7 @@
 #include "aggregator/process.h"
 
 struct rundir_info {
+    int schema_version;
     char run_id[40];
     char command[1024]; /* the command line, quoted for a shell; cut at this size */
     char cwd[PATH_MAX];
@@ -45,6 +46,9 @@ int rundir_make(const char *wanted, char *path, char *note, size_t note_size, st
  * "" the first time) with the meta of the run. argv ends with NULL. */
 int rundir_write(const char *run_dir, char *file, const struct rundir_info *info,
                  char *const argv[], struct error *error);
+
+/* Fails where a newer laggard has written what a run says about itself. */
+int rundir_check(const char *run_dir, struct error *error);
 
 /* How the command ended, "exit status 1", "killed by signal 9 (Killed)", "still running". */
 void rundir_outcome(const struct rundir_info *info, char *text, size_t size);

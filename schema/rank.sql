@@ -96,12 +96,13 @@ CREATE TABLE event (
     detail  TEXT
 );
 
--- process groups and communicators
+-- process groups and communicators that this rank is a member of. `laggard sql` and `laggard import`
+-- call the column rank here group_rank: everywhere else rank is the number in the whole training.
 CREATE TABLE comm_group (
-    id    INTEGER PRIMARY KEY,
+    id    INTEGER PRIMARY KEY,        -- of this rank's own: the same group has another id elsewhere
     kind  TEXT,                       -- c10d, gloo, nccl
-    rank  INTEGER,
-    size  INTEGER,
+    rank  INTEGER,                    -- number within this group, from 0
+    size  INTEGER,                    -- its members
     seq   INTEGER,                    -- collectives issued in it
     bytes INTEGER                     -- of those, as far as their size is known
 );
