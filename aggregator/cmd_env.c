@@ -17,7 +17,8 @@
 static void usage(void)
 {
     puts("usage: eval \"$(laggard env -o DIR)\"\n\n"
-         "Prints shell lines that make the commands after them traced; then: laggard report DIR\n\n"
+         "Prints shell lines that make the commands after them traced; then:\n"
+         "laggard report DIR\n\n"
          "  -o DIR, --output DIR  the run directory, made if it is not there\n"
          "  -h, --help            this text");
 }
