@@ -21,7 +21,6 @@ bool lg_diagnose_needs(enum lg_column column)
 {
     switch (column) {
     case LG_COL_start_ns:
-    case LG_COL_sources:
     case LG_COL_h2d_overlapped:
     case LG_COL_launches:
     case LG_COL_hidden_input_ns:

@@ -61,6 +61,30 @@ static bool shows_device_skew(const struct lg_rank *rank)
            lg_rank_ignores_device(rank);
 }
 
+static bool any_bit(const struct lg_rank *rank, enum lg_column column, int64_t bits)
+{
+    for (size_t i = 0; rank->value[column] && i < rank->n; i++)
+        if (rank->value[column][i] != LG_NULL && (rank->value[column][i] & bits))
+            return true;
+    return false;
+}
+
+/* Nothing tells its input from its forward: a measured 0 says little then. */
+static bool hides_input(const struct lg_rank *rank)
+{
+    return rank->n > 0 && has_input(rank) &&
+           !any_bit(rank, LG_COL_sources, LG_SOURCE_label_input | LG_SOURCE_io) &&
+           !any_bit(rank, LG_COL_flags, LG_FLAG_gap_input);
+}
+
+static bool any_hides_input(const struct lg_run *run)
+{
+    for (size_t i = 0; !run->imported && i < run->n_ranks; i++)
+        if (hides_input(&run->ranks[i]))
+            return true;
+    return false;
+}
+
 /* ---- coverage ---- */
 
 struct subject {
@@ -150,6 +174,10 @@ static void cover(struct lg_diagnosis *d, const struct lg_run *run, const struct
 
         add_coverage(d, s->name, LG_PARTIAL, lg_format("not on %s", list));
         free(list);
+    } else if (s->has == has_input && any_hides_input(run)) {
+        add_coverage(d, s->name, LG_PARTIAL,
+                     lg_strdup("no DataLoader and no read was seen: what the program does to get "
+                               "its batches counts as forward"));
     } else {
         enum lg_coverage_state state = LG_OBSERVED;
         char *why = s->has == has_collectives ? lg_nccl_coverage(run, true, &state) : NULL;
@@ -462,6 +490,7 @@ void lg_observe(const struct lg_scope *scope, const struct lg_policy_result *pub
         if (o->several && !shows_device_skew(a->rank[r]))
             o->device_skew = false;
     }
+    o->input_unseen = any_hides_input(a->run);
     o->no_collectives_seen = traced && o->several && !any;
     find_gaps(a, published, d, &o->gaps);
     fill_coverage(d, a->run);

@@ -425,8 +425,10 @@ static void print_stages(const struct lg_diagnosis *d, const struct clock_column
             fprintf(out, "%7s (%zu more ranks, by own time; all: --format json)\n", "...",
                     t.n - SHOWN_OF_MANY);
         }
-        print_totals(out, &t);
-        fprintf(out, "*: mean of all ranks; spread: standard deviation / mean; -: not measured\n");
+        if (t.n > 1)
+            print_totals(out, &t);
+        fprintf(out, "%s-: not measured\n",
+                t.n > 1 ? "*: mean of all ranks; spread: standard deviation / mean; " : "");
         if (marked)
             fprintf(out, "<: above the median rank by more than 5 %% of a step\n");
     }
@@ -574,7 +576,7 @@ static void print_windows(const struct lg_diagnosis *d, FILE *out)
  */
 static char *waiting_words(const struct lg_diagnosis *d)
 {
-    if (!isnan(d->compute_wait_share))
+    if (!isnan(d->compute_wait_share) && d->published.n_ranks > 1)
         return lg_format(" (of the step %.1f %% is waiting in collectives there)",
                          100 * d->compute_wait_share);
     return lg_strdup(d->published.n_ranks > 1 ? " (waits in collectives included: not told apart)"

@@ -37,9 +37,11 @@ struct lg_scope {
 
 /* What the rows can't tell, and about which ranks. */
 struct lg_observed {
-    bool several;     /* more than one rank is compared, or declared */
-    bool collectives; /* host time in collectives is known on every compared rank */
-    bool device_skew; /* whether a slow device would be seen: true too if there is no device */
+    bool several;      /* more than one rank is compared, or declared */
+    bool collectives;  /* host time in collectives is known on every compared rank */
+    bool device_skew;  /* whether a slow device would be seen: true too if there is no device */
+    bool input_unseen; /* some rank shows no loader, no gap before its forward and no read: if it
+                          fetches batches, that counts as forward */
     bool no_collectives_seen; /* ranks that ran together, and no trace of a collective */
     struct lg_texts gaps;     /* signals that some ranks lack, "rank 2: forward" */
 };

@@ -185,13 +185,15 @@ static char *sync_part(const struct lg_diagnosis *d)
                : lg_strdup("");
 }
 
-static char *compute_bound(const struct lg_diagnosis *d, const struct lg_policy_result *p)
+static char *compute_bound(const struct lg_diagnosis *d, const struct lg_policy_result *p,
+                           const struct lg_observed *o)
 {
     char *over = over_ranks(p), *sync = sync_part(d), *text;
 
-    text = lg_format("Forward, backward and optimizer take %s of each %s step (%.0f %%%s)%s%s.",
+    text = lg_format("Forward, backward and optimizer take %s of each %s step (%.0f %%%s)%s%s%s.",
                      lg_ms(median_rank(p, compute)).text, lg_ms(median_rank(p, step_time)).text,
                      100 * p->share[LG_SHARE_compute], over, sync,
+                     o->input_unseen ? ", fetching of batches included: no loader was seen" : "",
                      p->n_ranks > 1 ? "; no rank stands out" : "");
     free(over);
     free(sync);
@@ -278,7 +280,7 @@ static char *say(const struct lg_diagnosis *d, const struct lg_judgement *j,
     case LG_RESIDUAL_HEAVY:
         return bound(d, p, "What is neither input, H2D, forward, backward nor optimizer takes");
     case LG_COMPUTE_BOUND:
-        return compute_bound(d, p);
+        return compute_bound(d, p, o);
     case LG_BALANCED:
         return balanced(p);
     case LG_WARMUP:
