@@ -51,7 +51,8 @@ all: build/laggard build/liblaggard.so ## the program and the library
 # the rule of `demo` and of every other target that is more than a compilation lives with its tests
 -include tests/sim/module.mk tests/trainer/module.mk tests/torch/module.mk tests/scenarios/module.mk \
          tests/victims/module.mk tools/module.mk
--include tests/sim/cuda/module.mk tests/torch_cuda/module.mk tests/hidden/module.mk tests/fuzz/module.mk tests/sanitize/module.mk
+-include tests/sim/cuda/module.mk tests/torch_cuda/module.mk tests/hidden/module.mk \
+         tests/fuzz/module.mk tests/sanitize/module.mk tests/frameworks/module.mk
 
 build/liblaggard.so: $(preload_o) build/gen/exports.map
 	$(call say,LD)
