@@ -149,13 +149,14 @@ struct lg_diagnosis {
     /* the run */
     char *dir, *command; /* owned, may be NULL */
     bool running;
-    char *outcome; /* how the command ended, in words; owned; NULL: nothing is known of it */
-    bool failed;   /* ... not well, or nobody knows how */
+    bool device_events; /* some rank was measured by timed events of ours on its device */
+    char *outcome;      /* how the command ended, in words; owned; NULL: nothing is known of it */
+    bool failed;        /* ... not well, or nobody knows how */
     int exit_status, signal; /* of the command: -1 not known; 0 no signal */
     uint32_t attempts;       /* most processes that were one rank in turn; the newest is reported */
     int32_t world;           /* declared world size, -1: not known */
     enum lg_strategy strategy;
-    bool one_process; /* ... which then means nothing: there is nobody to work with */
+    bool one_process;         /* ... which then means nothing: there is nobody to work with */
     enum lg_clock clock;      /* of `published` */
     size_t n_seen, n_missing; /* ranks with rows; declared ranks without */
     int32_t *seen, *missing;  /* sorted */

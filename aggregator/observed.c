@@ -434,6 +434,7 @@ static void note_blind_spots(struct lg_diagnosis *d, const struct lg_aligned *a,
 
     for (size_t r = 0; r < a->n_ranks; r++)
         device = device || has_device_times(a->rank[r]);
+    d->device_events = device && !a->run->imported;
     if (!o->device_skew)
         lg_texts_add(&d->notes,
                      lg_strdup("device-side skew is not observable: nobody measured what "

@@ -97,17 +97,18 @@ static const char *const end_names[] = {
 
 static json_t *run_json(const struct lg_diagnosis *d)
 {
-    return json_pack(
-        "{so so sb so so so sI so so so so ss s{so so sI} sI}", "dir", text(d->dir), "command",
-        text_or_null(d->command), "in_progress", (int)d->running, "outcome", text(d->outcome),
-        "exit_status", d->exit_status < 0 ? json_null() : json_integer(d->exit_status), "signal",
-        d->signal ? json_integer(d->signal) : json_null(), "attempts", (json_int_t)d->attempts,
-        "world_size", d->world < 0 ? json_null() : json_integer(d->world), "ranks_seen",
-        ranks(d->seen, d->n_seen), "ranks_missing", ranks(d->missing, d->n_missing), "strategy",
-        text(d->one_process ? NULL : lg_strategy_name(d->strategy)), "clock",
-        lg_clock_name(d->clock), "steps", "first", integer(d->steps.first), "last",
-        integer(d->steps.last), "aligned", (json_int_t)d->steps.count, "window",
-        (json_int_t)d->window);
+    return json_pack("{so so sb sb so so so sI so so so so ss s{so so sI} sI}", "dir", text(d->dir),
+                     "command", text_or_null(d->command), "in_progress", (int)d->running,
+                     "device_events", (int)d->device_events, "outcome", text(d->outcome),
+                     "exit_status", d->exit_status < 0 ? json_null() : json_integer(d->exit_status),
+                     "signal", d->signal ? json_integer(d->signal) : json_null(), "attempts",
+                     (json_int_t)d->attempts, "world_size",
+                     d->world < 0 ? json_null() : json_integer(d->world), "ranks_seen",
+                     ranks(d->seen, d->n_seen), "ranks_missing", ranks(d->missing, d->n_missing),
+                     "strategy", text(d->one_process ? NULL : lg_strategy_name(d->strategy)),
+                     "clock", lg_clock_name(d->clock), "steps", "first", integer(d->steps.first),
+                     "last", integer(d->steps.last), "aligned", (json_int_t)d->steps.count,
+                     "window", (json_int_t)d->window);
 }
 
 static json_t *verdict_json(const struct lg_verdict *v)

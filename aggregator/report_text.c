@@ -186,6 +186,8 @@ static void print_head(const struct lg_diagnosis *d, FILE *out)
                            d->one_process ? "one process" : "strategy ",
                            d->one_process ? "" : lg_strategy_name(d->strategy));
     labelled(out, "Steps", line);
+    if (d->device_events)
+        labelled(out, "Device", "measured by timed events of our own on the compute stream");
     free(line);
     free(steps);
 }

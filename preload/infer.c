@@ -38,6 +38,7 @@ enum {
     ROWS_WITHOUT = 3,    /* after so many rows without one, waits or copies are not expected */
     COPIES_WITHOUT = 64, /* nor are waits after so many copies without one */
     SCALAR_BYTES = 16,   /* so small a collective carries a loss or a norm, not gradients */
+    RETURNS = 8,         /* to backward, seen by the device's clock in a row */
     REFRESH_NS = 1000000 /* a published row is brought up to date this often */
 };
 
@@ -57,6 +58,7 @@ struct segment {
 struct seen {
     uint32_t gradients; /* gradient collectives since the last input */
     uint64_t gradient_bytes;
+    uint32_t returns; /* from what could have been the optimizer to backward */
     uint32_t segments, copies, waits;
 };
 
@@ -134,18 +136,31 @@ static enum lg_stage stage_now(void)
     return m.pending ? LG_STAGE_input_wait : of_phase[m.phase];
 }
 
+/* The row's gradients are all there, as far as the last row tells. `share`: of that row's bytes. */
+static bool gradients_complete(uint64_t share)
+{
+    return m.seen.gradients > 0 && m.seen.gradient_bytes >= m.usual_bytes / share;
+}
+
+/* What is launched among the gradient collectives is backward's. Where there are many collectives
+ * that is not left to hindsight, as two marks for each would be too many. */
+static bool among_gradients(void)
+{
+    return m.seen.returns >= RETURNS && (m.usual_bytes == 0 || !gradients_complete(1));
+}
+
 /* On the device's clock: coarser, since its work runs on behind the calls that ordered it. The wait
  * for the last gradients is backward's still. */
 static unsigned device_part(void)
 {
     if (m.pending)
         return LG_PART_TAIL;
-    return m.phase == INPUT     ? LG_STAGE_input_wait
-           : m.phase == COMPUTE ? LG_STAGE_forward
-           : m.phase == START   ? LG_STAGE_other
-           : !m.launched        ? LG_STAGE_backward
-           : m.awaited          ? LG_STAGE_other
-                                : LG_STAGE_optimizer;
+    return m.phase == INPUT                   ? LG_STAGE_input_wait
+           : m.phase == COMPUTE               ? LG_STAGE_forward
+           : m.phase == START                 ? LG_STAGE_other
+           : !m.launched || among_gradients() ? LG_STAGE_backward
+           : m.awaited                        ? LG_STAGE_other
+                                              : LG_STAGE_optimizer;
 }
 
 static void claim(unsigned stage)
@@ -169,12 +184,6 @@ static bool copies_expected(void)
 static bool collectives_expected(void)
 {
     return (lg_identity_seen() & LG_SEEN_NCCL) != 0;
-}
-
-/* The row's gradients are all there, as far as the last row tells. `share`: of that row's bytes. */
-static bool gradients_complete(uint64_t share)
-{
-    return m.seen.gradients > 0 && m.seen.gradient_bytes >= m.usual_bytes / share;
 }
 
 /* An input now would be the next row's. Half of the usual bytes: models shrink and grow, while what
@@ -459,6 +468,7 @@ static void gradients_begin(uint64_t bytes)
     if (m.phase == SYNCED)
         lg_step_move(&m.step, LG_STAGE_optimizer, LG_STAGE_backward);
     claim(m.phase == SYNCED ? LG_STAGE_backward : LG_STAGE_forward);
+    m.seen.returns += m.phase == SYNCED && m.launched;
     m.phase = SYNCED;
     m.launched = false;
     m.seen.gradients++;

@@ -11,6 +11,7 @@
  *       errors   makes calls that fail, and prints the thread's last error at each point
  *       overlap  runs kernels on two streams side by side, prints the device's time of a step
  *       many     3000 launches and 100 collectives a step, prints the same
+ *       often    the same, and the compute stream waits for each collective
  *       both     has SECOND_NCCL do its part in each step (copies.c)
  *       streams  the training moves to another stream in the middle, and the first one is destroyed
  */
@@ -171,12 +172,14 @@ static void move_to_other_stream(void)
 
 static void step(int file, int i)
 {
-    int many = is("many");
+    int often = is("often"), many = often || is("many");
     batch(file);
     launch(many ? 1000 : LAUNCHES);
     for (int b = 0; b < (many ? 100 : BUCKETS); b++) {
         launch(many ? 20 : LAUNCHES / BUCKETS);
         reduce();
+        if (often)
+            CHECK(cudaStreamWaitEvent(t.compute, t.after, 0));
     }
     if (t.other != NULL)
         t.other();
@@ -236,7 +239,7 @@ int main(int argc, char **argv)
     t.size = number("WORLD_SIZE", 1);
     setup(argv[3]);
     open_second();
-    int timed = is("overlap") || is("many");
+    int timed = is("overlap") || is("many") || is("often");
     for (int i = 0; i < t.steps; i++) {
         simStep((uint64_t)i);
         if (timed) {
