@@ -159,6 +159,9 @@ static void handle_one(struct launch *l, const struct signalfd_siginfo *info)
 
     if (number == SIGCHLD)
         return; /* reaped below, whoever sent it */
+    /* SIGXFSZ and SIGPIPE for what we write ourselves look as if we had sent them */
+    if ((pid_t)info->ssi_pid == getpid())
+        return;
     if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT)
         l->interrupted = number;
     /* an alarm that was set before we were executed goes off in us alone */

@@ -29,10 +29,11 @@ struct source {
     int is_written;
     int has_database; /* it got one, though it may be closed by now */
     int finished;
-    int changed;     /* the database has something that was not copied to run_dir */
-    int waited;      /* passes that a continuation was missing in */
-    int64_t damaged; /* slots that were skipped */
-    int garbage;     /* a ring could not be read at all */
+    int changed;         /* the database has something that was not copied to run_dir */
+    int waited;          /* passes that a continuation was missing in */
+    int64_t damaged;     /* slots that were skipped */
+    int garbage;         /* a ring could not be read at all */
+    char unreadable[48]; /* a database of this rank that can't be read, "": none */
 };
 
 struct recorder {

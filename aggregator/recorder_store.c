@@ -90,8 +90,9 @@ static int written_elsewhere(const struct recorder *r)
     return strcmp(r->run_dir, r->database_dir) != 0;
 }
 
-/* Who wrote the database at path: 1 = `info`'s process, 0 = another, -1 = there is no such file. */
-static int written_by(const char *path, const struct rank_info *info)
+/* Who wrote the database at path: 1 = `info`'s process, 0 = another, -1 = there is no such file.
+ * One that can't be read may have been anybody's: s remembers that rows may be in it. */
+static int written_by(struct source *s, const char *path, const struct rank_info *info)
 {
     struct rank_info there;
     struct rankdb *db;
@@ -102,6 +103,8 @@ static int written_by(const char *path, const struct rank_info *info)
     db = rankdb_open(path, NULL);
     if (db && rankdb_get_rank(db, &there, NULL) == 0)
         result = same_writer(&there, info);
+    else
+        snprintf(s->unreadable, sizeof(s->unreadable), "%.47s", strrchr(path, '/') + 1);
     rankdb_close(db);
     return result;
 }
@@ -110,8 +113,8 @@ static int written_by(const char *path, const struct rank_info *info)
  * Looks for this process' database among the attempts of its rank, else for the first free number.
  * Fills path (of the file to write) and attempt; *mine = the file is there. -1 = no number is free.
  */
-static int find_attempt(const struct recorder *r, const struct rank_info *info, char *path,
-                        int64_t *attempt, int *mine)
+static int find_attempt(const struct recorder *r, struct source *s, const struct rank_info *info,
+                        char *path, int64_t *attempt, int *mine)
 {
     char published[PATH_MAX + 64];
 
@@ -121,10 +124,10 @@ static int find_attempt(const struct recorder *r, const struct rank_info *info, 
             return -1;
         *attempt = a;
         *mine = 1;
-        int here = written_by(path, info);
+        int here = written_by(s, path, info);
         if (here == 1)
             return 0;
-        int there = written_elsewhere(r) ? written_by(published, info) : -1;
+        int there = written_elsewhere(r) ? written_by(s, published, info) : -1;
         if (here == -1 && there == 1)
             return copy_file(published, path);
         *mine = 0;
@@ -169,7 +172,7 @@ static int open_database(struct recorder *r, struct source *s, struct rank_info 
     int mine = 0, made = 1;
 
     while (!mine && made == 1) {
-        if (find_attempt(r, info, s->db_path, &s->attempt, &mine) != 0)
+        if (find_attempt(r, s, info, s->db_path, &s->attempt, &mine) != 0)
             return error_set(error, "%s: no place for another attempt of rank %lld",
                              r->database_dir, (long long)info->rank);
         info->attempt = s->attempt;
@@ -197,7 +200,7 @@ static int move_database(struct recorder *r, struct source *s, const struct rank
     rankdb_close(s->db);
     s->db = NULL;
     s->is_written = 0;
-    if (find_attempt(r, info, path, &attempt, &mine) != 0 || rename(s->db_path, path) != 0)
+    if (find_attempt(r, s, info, path, &attempt, &mine) != 0 || rename(s->db_path, path) != 0)
         return error_set(error, "%s: can't move it to rank %lld: %s", s->db_path,
                          (long long)info->rank, strerror(errno));
     if (written_elsewhere(r) && rankdb_path(old, sizeof(old), r->run_dir, s->rank, s->attempt) == 0)
@@ -367,7 +370,8 @@ static int put_losses(struct source *s, const struct rank_info *info, int64_t da
     struct spool_stop stop;
 
     spool_stop(&s->file[s->files - 1].spool, &stop);
-    if (stop.reason != LG_LOSS_none &&
+    garbage |= !spool_knows_reason(stop.reason);
+    if (stop.reason != LG_LOSS_none && spool_knows_reason(stop.reason) &&
         put_loss(s, stop.reason, stop.step, stop.rows_lost, "recording stopped here", error) != 0)
         return -1;
     if (info->killed == 1 && put_loss(s, LG_LOSS_killed, info->steps_complete, LG_NULL,
@@ -377,6 +381,11 @@ static int put_losses(struct source *s, const struct rank_info *info, int64_t da
         return -1;
     if (garbage && put_loss(s, LG_LOSS_damaged, -2, LG_NULL, "a spool can't be read", error) != 0)
         return -1;
+    if (*s->unreadable) {
+        char detail[100];
+        snprintf(detail, sizeof(detail), "%s can't be read", s->unreadable);
+        return put_loss(s, LG_LOSS_damaged, -3, LG_NULL, detail, error);
+    }
     return 0;
 }
 

@@ -175,6 +175,11 @@ void spool_stop(const struct spool *spool, struct spool_stop *stop)
     stop->rows_lost = bounded(spool->map->rows_lost);
 }
 
+int spool_knows_reason(uint32_t reason)
+{
+    return strcmp(rankdb_loss_name(reason), "?") != 0;
+}
+
 int spool_has_next(const struct spool *spool)
 {
     return spool->map->next_file == 1;

@@ -59,6 +59,8 @@ struct spool_stop {
     int64_t step, rows_lost;
 };
 void spool_stop(const struct spool *spool, struct spool_stop *stop);
+/* 0 when the number is no enum lg_loss. */
+int spool_knows_reason(uint32_t reason);
 
 /* 1: the process went on in the file with the next seq. */
 int spool_has_next(const struct spool *spool);

@@ -312,10 +312,14 @@ void lg_spool_finish(int status)
 
 /* ---- rows */
 
+/* The row of this step found no place in a ring, but its provisional copy is there as a rule. */
 static void stop(enum lg_loss why, uint64_t step)
 {
+    struct lg_slot *copy = &lg_spool_provisional(current)[provisional_serial % 2];
+    bool kept = copy->state == LG_SLOT_COMPLETE && copy->step == step;
     stopped = true;
-    current->stop_step = step;
+    current->stop_step = step + kept;
+    current->rows_lost += !kept;
     current->stop_reason = why;
 }
 
@@ -359,10 +363,8 @@ void lg_sink_row(const struct lg_row *row, uint64_t number)
     }
     uint64_t head = current->head;
     if (head - current->tail >= LG_SLOTS) {
-        if (!next_file(number)) {
-            current->rows_lost++;
+        if (!next_file(number))
             return;
-        }
         head = 0;
     }
     struct lg_slot *slot = &lg_spool_ring(current)[head % LG_SLOTS];

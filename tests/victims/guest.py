@@ -2,9 +2,11 @@
 what differs: nothing that the program or its user could see.
 
 Tally    counts checks and prints the closing line
+victims  the programs that ran, and how many were harmed
 run      one program, traced or not, with a time limit; compare: both, and that they say the same
 spools   the spools that a traced run left, as tests/victims/spool_dump.c prints them
 """
+import atexit
 import json
 import os
 import shutil
@@ -39,6 +41,25 @@ def names(path, macro):
 FLAG = {name: 1 << bit for name, bit in names("schema/bits.def", "FLAG").items()}
 SOURCE = {name: 1 << bit for name, bit in names("schema/bits.def", "SOURCE").items()}
 LOSS = names("schema/bits.def", "LOSS")
+
+
+class Victims:
+    """Programs that ran bare and traced, by name, and whether anything that their user sees differed.
+    `make guests` adds up the lines of all scenarios."""
+
+    def __init__(self):
+        self.harmed = {}
+        atexit.register(self.say)
+
+    def count(self, name, same):
+        self.harmed[name] = self.harmed.get(name, False) or not same
+
+    def say(self):
+        if self.harmed:
+            print(f"{sum(self.harmed.values())} of {len(self.harmed)} programs harmed", flush=True)
+
+
+victims = Victims()
 
 
 class Tally:
@@ -137,7 +158,7 @@ def compare(tally, name, command, place, **options):
     bare = run(command, traced=False, **options)
     traced = run(command, place, **options)
     tally.check(f"{name}: ends by itself", not bare.hung, bare.seen())
-    tally.equal(f"{name}: looks the same", traced.seen(), bare.seen())
+    victims.count(name, tally.equal(f"{name}: looks the same", traced.seen(), bare.seen()))
     return bare, traced
 
 
