@@ -13,6 +13,7 @@
 
 #define SUSPECTS      10    /* of more the rest is noise */
 #define SUSPECT_SHARE 0.005 /* of the time */
+#define MUCH_DEARER   2
 
 /* Rules that exclude each other: the first that finds something speaks. */
 static bool (*const exclusive[])(struct lg_judgement *j) = {
@@ -104,6 +105,22 @@ static void move_up(struct lg_judgement *j, size_t from, size_t to)
     j->findings[to] = f;
 }
 
+/* What all ranks bear alike may cost more than a late rank, and yet the late rank is what can be
+ * mended: it is the answer unless the other costs more than twice as much. */
+static void lead_with_late_rank(struct lg_judgement *j)
+{
+    for (size_t i = 1; i < j->n_findings; i++) {
+        const struct lg_finding *f = &j->findings[i], *first = &j->findings[0];
+
+        if (f->rule != LG_RULE_ARRIVAL || !lg_kind_is_straggler(f->kind) ||
+            f->level < LG_LEVEL_WARNING)
+            continue;
+        if (!lg_kind_is_straggler(first->kind) && !(first->score > MUCH_DEARER * f->score))
+            move_up(j, i, 0);
+        return;
+    }
+}
+
 static void order(struct lg_judgement *j)
 {
     for (size_t i = 1; i < j->n_findings; i++) {
@@ -113,6 +130,7 @@ static void order(struct lg_judgement *j)
             k--;
         move_up(j, i, k);
     }
+    lead_with_late_rank(j);
 }
 
 const struct lg_finding *lg_judgement_answer(const struct lg_judgement *j)
