@@ -236,8 +236,9 @@ static void add_rank_loss(struct lg_run *run, struct lg_rank *rank, const struct
     lg_run_add_loss(run, rank->rank, loss_reasons[reason].reason, loss->rows,
                     loss->step < 0 ? LG_NULL : loss->step, text);
     free(text);
-    if (loss->rows != LG_NULL)
-        rank->rows_lost += loss->rows;
+    if (loss->rows != LG_NULL &&
+        __builtin_add_overflow(rank->rows_lost, loss->rows, &rank->rows_lost))
+        rank->rows_lost = INT64_MAX; /* a damaged database may say anything */
     if (loss->step >= 0) {
         rank->stop_reason = loss_reasons[reason].reason;
         rank->stop_step = loss->step;
