@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <cuda_crt.h>
+
 #include "sim.h"
 
 #define API __attribute__((visibility("default")))

@@ -3,7 +3,7 @@
 
 sim_dir  := build/tests/sim
 sim_libs := $(sim_dir)/libcudart.so.13 $(sim_dir)/libnccl.so.2
-SIM_CPPFLAGS := -D_GNU_SOURCE -Itests/sim/include -Itests/sim
+SIM_CPPFLAGS := -D_GNU_SOURCE -Itests/sim/cuda/include -Itests/sim
 SIM_LDFLAGS  := -shared -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,defs
 
 $(sim_dir)/libcudart.so.13: tests/sim/cudart.c tests/sim/cudart.map tests/sim/module.mk

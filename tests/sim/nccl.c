@@ -26,6 +26,7 @@
 #define SLOTS       2u
 #define CHUNK_BYTES ((size_t)256 << 10)
 #define GROUP_CALLS 256
+#define VERSION     22803
 
 struct slot {
     _Atomic uint32_t round; /* how often it was emptied */
@@ -376,7 +377,7 @@ ncclResult_t pncclReduceScatter(const void *from, void *to, size_t count, ncclDa
 
 ncclResult_t pncclGetVersion(int *version)
 {
-    *version = (int)sim_knob("SIM_NCCL_VERSION", NCCL_VERSION_CODE);
+    *version = (int)sim_knob("SIM_NCCL_VERSION", VERSION);
     return ncclSuccess;
 }
 
@@ -492,6 +493,25 @@ ncclResult_t pncclCommUserRank(const ncclComm_t comm, int *rank)
     return ncclSuccess;
 }
 
-#define WEAK_NAME(type, name, params)                                                              \
+/* Each is exported as a weak ncclNAME and a strong pncclNAME, so that a tool may take the first and
+ * call the second. */
+#define WEAK_NAME(name)                                                                            \
     extern __typeof__(pnccl##name) nccl##name __attribute__((weak, alias("pnccl" #name)));
-SIM_NCCL_FUNCTIONS(WEAK_NAME)
+WEAK_NAME(GetVersion)
+WEAK_NAME(GetUniqueId)
+WEAK_NAME(CommInitRank)
+WEAK_NAME(CommInitRankConfig)
+WEAK_NAME(CommDestroy)
+WEAK_NAME(CommAbort)
+WEAK_NAME(CommGetAsyncError)
+WEAK_NAME(CommCount)
+WEAK_NAME(CommUserRank)
+WEAK_NAME(GetErrorString)
+WEAK_NAME(AllReduce)
+WEAK_NAME(Reduce)
+WEAK_NAME(Broadcast)
+WEAK_NAME(Bcast)
+WEAK_NAME(AllGather)
+WEAK_NAME(ReduceScatter)
+WEAK_NAME(GroupStart)
+WEAK_NAME(GroupEnd)

@@ -3,6 +3,7 @@
  * of their own. Times are asserted on the stand-ins' ideal clock or as lower bounds only. Context:
  * test program; prints "N passed, N failed".
  */
+#include <cuda_crt.h>
 #include <nccl.h>
 #include <signal.h>
 #include <stdio.h>

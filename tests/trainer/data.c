@@ -26,7 +26,9 @@ struct source_state {
     int shard, validation, timer;
     char *memory; /* SOURCE_RAM: the shard's bytes */
     char *buffer[AHEAD];
-    long taken; /* batches handed out */
+    cudaEvent_t copied[AHEAD]; /* the device has taken what was in the buffer */
+    long last;                 /* index of the batch handed out last */
+    long taken;                /* batches handed out */
     pthread_t loader;
     sem_t filled, empty;
 };
@@ -135,6 +137,7 @@ static void load(struct source_state *s, long index)
     if (index % o->accumulate == 0)
         us += fault_us(o, STAGE_input, o->rank, step);
     wait_for_storage(s, us);
+    cuda_check(cudaEventSynchronize(s->copied[index % AHEAD]), "cudaEventSynchronize");
     read_all(s->shard, s->buffer[index % AHEAD], (size_t)o->batch_bytes);
 }
 
@@ -160,9 +163,12 @@ struct source_state *source_open(const struct options *o)
     s->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
     if (s->timer < 0)
         fail("timerfd");
-    for (int i = 0; i < AHEAD; i++)
+    for (int i = 0; i < AHEAD; i++) {
         cuda_check(cudaHostAlloc((void **)&s->buffer[i], (size_t)o->batch_bytes, 0),
                    "cudaHostAlloc");
+        cuda_check(cudaEventCreateWithFlags(&s->copied[i], cudaEventDisableTiming),
+                   "cudaEventCreateWithFlags");
+    }
     if (o->source == SOURCE_RAM) {
         s->memory = malloc((size_t)o->batch_bytes * SHARD_BATCHES);
         if (!s->memory)
@@ -182,6 +188,7 @@ struct source_state *source_open(const struct options *o)
 const float *source_batch(struct source_state *s, long step, long micro)
 {
     long index = step * s->o->accumulate + micro;
+    s->last = index;
     if (s->memory)
         return (const float *)(s->memory + index % SHARD_BATCHES * s->o->batch_bytes);
     if (s->o->prefetch) {
@@ -192,6 +199,12 @@ const float *source_batch(struct source_state *s, long step, long micro)
         load(s, index);
     }
     return (const float *)s->buffer[index % AHEAD];
+}
+
+void source_copied(struct source_state *s)
+{
+    if (!s->memory)
+        cuda_check(cudaEventRecord(s->copied[s->last % AHEAD], NULL), "cudaEventRecord");
 }
 
 const float *source_validation(struct source_state *s)

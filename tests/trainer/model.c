@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <cuda_crt.h>
+
 #include "sim.h"
 #include "trainer.h"
 

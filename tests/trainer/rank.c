@@ -121,6 +121,7 @@ static void fetch(struct training *t, long micro)
         long us = usual(t, STAGE_h2d) + (micro == 0 ? extra(t, STAGE_h2d) : 0);
         simSlow((uint64_t)us * 1000);
         copy_in(t, batch);
+        source_copied(t->source);
     }
     if (o->source == SOURCE_RANK0) {
         nccl_check(ncclBroadcast(t->model.batch, t->model.batch, (size_t)o->batch_bytes, ncclUint8,

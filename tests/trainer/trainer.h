@@ -72,8 +72,12 @@ struct source_state;
  * Exits with 1 when it can't. */
 struct source_state *source_open(const struct options *o);
 
-/* Waits for the batch of (step, micro-batch); it stays valid until the next call. */
+/* Waits for the batch of (step, micro-batch); it stays valid until the next call, and until the
+ * device has done what came before source_copied(). */
 const float *source_batch(struct source_state *s, long step, long micro);
+
+/* The copy of the last batch to the device is issued, on the null stream. */
+void source_copied(struct source_state *s);
 
 /* A batch of the held-out file. */
 const float *source_validation(struct source_state *s);
