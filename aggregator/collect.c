@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "aggregator/recorder.h"
@@ -18,7 +19,8 @@
 #include "aggregator/spool_place.h"
 #include "schema/spool.h"
 
-#define PASSES 6 /* more than the recorder waits for the rest of a process */
+#define PASSES       6   /* more than the recorder waits for the rest of a process */
+#define ENDING_TRIES 200 /* 10 ms each, for processes that are being taken apart */
 
 /* Where spools of a run may lie. */
 struct places {
@@ -58,6 +60,8 @@ static void add_recorder(void *context, const struct rundir_info *info)
     struct places *places = context;
 
     places->recorders++;
+    if (info->end_ns == 0 && strcmp(info->recorder.boot_id, process_boot_id()) == 0)
+        process_await_end(&info->recorder); /* killed just now: it still holds its spools */
     if (rundir_in_progress(info)) {
         places->in_progress++;
         return; /* its own spools are its own business */
@@ -111,6 +115,7 @@ static void record(const char *run_dir, const char *database_dir, const struct p
                                        .database_dir = database_dir,
                                        .run_over =
                                            places->recorders > 0 && places->in_progress == 0};
+    const struct timespec pause = {0, 10000000};
     struct recorder *r = recorder_new(&options, NULL);
     if (!r)
         return;
@@ -121,6 +126,12 @@ static void record(const char *run_dir, const char *database_dir, const struct p
         take_result(r, result);
         if (result->failed == 0)
             break;
+    }
+    /* a killed process lives on for some ms: its last rows are not to be missed just for that */
+    for (int i = 0; i < ENDING_TRIES && recorder_has_ending(r); i++) {
+        nanosleep(&pause, NULL);
+        recorder_pass(r);
+        take_result(r, result);
     }
     recorder_free(r);
 }

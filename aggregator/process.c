@@ -5,10 +5,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Reads up to size - 1 bytes of a file; the text is always terminated. */
@@ -83,6 +85,47 @@ uint64_t process_start_time(int64_t pid)
     if (state == 'X' || (state == 'Z' && threads <= 1))
         return 0;
     return start;
+}
+
+/* PF_EXITING of a thread's flags, and SIGKILL among its own pending signals. */
+static int is_thread_ending(const char *stat)
+{
+    const char *fields = after_name(stat);
+    unsigned long flags = 0, pending = 0;
+
+    return fields &&
+           sscanf(fields,
+                  "%*c %*s %*s %*s %*s %*s %lu %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
+                  " %*s %*s %*s %*s %*s %*s %*s %*s %lu",
+                  &flags, &pending) == 2 &&
+           ((flags & 0x4) || (pending & 1UL << (SIGKILL - 1)));
+}
+
+int process_is_ending(const struct process_id *id)
+{
+    char path[64], text[2048];
+    int ending = 1, threads = 0;
+
+    snprintf(path, sizeof(path), "/proc/%lld/task", (long long)id->pid);
+    DIR *tasks = opendir(path);
+    for (struct dirent *e; tasks && ending && (e = readdir(tasks));) {
+        if (*e->d_name == '.')
+            continue;
+        snprintf(path, sizeof(path), "/proc/%lld/task/%.20s/stat", (long long)id->pid, e->d_name);
+        read_text(path, text, sizeof(text));
+        threads++;
+        ending = !*text || is_thread_ending(text); /* one that is gone has ended */
+    }
+    if (tasks)
+        closedir(tasks);
+    return ending && threads > 0 && process_start_time(id->pid) == id->start;
+}
+
+void process_await_end(const struct process_id *id)
+{
+    const struct timespec pause = {0, 10000000};
+    for (int i = 0; i < 200 && process_is_ending(id); i++)
+        nanosleep(&pause, NULL);
 }
 
 void process_self(struct process_id *self)

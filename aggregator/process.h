@@ -37,6 +37,13 @@ uint64_t process_start_time(int64_t pid);
 /* Fills in the calling process. */
 void process_self(struct process_id *self);
 
+/* 1 while the process is on its way out: killed or exiting, each of its threads, but still there
+ * (the kernel takes its memory apart). It writes nothing any more, and is gone in a moment. */
+int process_is_ending(const struct process_id *id);
+
+/* Waits for such a process to be gone, 2 s at most; for others not at all. */
+void process_await_end(const struct process_id *id);
+
 enum process_state process_state(const struct process_id *id);
 
 #endif

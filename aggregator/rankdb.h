@@ -17,7 +17,7 @@
 #include "schema/spool.h"
 
 #define LG_SCHEMA_VERSION     1
-#define LG_OLDEST_SCHEMA      1 /* that can be read */
+#define LG_OLDEST_SCHEMA      1          /* that can be read */
 #define RANKDB_APPLICATION_ID 0x4c414747 /* "LAGG" in the file's header */
 
 struct rankdb;

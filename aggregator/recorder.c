@@ -414,6 +414,16 @@ int recorder_has_running(const struct recorder *r)
     return 0;
 }
 
+int recorder_has_ending(const struct recorder *r)
+{
+    for (size_t i = 0; i < r->sources; i++) {
+        const struct source *s = r->source[i];
+        if (!s->finished && s->files > 0 && process_is_ending(&s->file[0].spool.process))
+            return 1;
+    }
+    return 0;
+}
+
 void recorder_result(const struct recorder *r, struct recorder_result *result)
 {
     memset(result, 0, sizeof(*result));

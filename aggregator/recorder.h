@@ -55,6 +55,9 @@ int recorder_is_pressed(const struct recorder *recorder);
 /* 1 while a process that is being recorded is alive. */
 int recorder_has_running(const struct recorder *recorder);
 
+/* 1 while one of those is on its way out: what it held back can be stored in a moment. */
+int recorder_has_ending(const struct recorder *recorder);
+
 void recorder_result(const struct recorder *recorder, struct recorder_result *result);
 
 /* Copies to run_dir what is left to copy, closes and frees; spools of finished processes are

@@ -11,3 +11,7 @@ test_programs += build/tests/attribution-sim
 .PHONY: attribution-full
 attribution-full: build/tests/attribution-sim ## the whole sweep of simulated trainings (minutes)
 	tests/scenarios/attribution_sim --full
+
+.PHONY: kill-test
+kill-test: all $(test_programs) ## SIGKILL at 100 random moments (minutes; SEED=N)
+	tests/scenarios/trainer_kill --moments 100 $(SEED)
