@@ -161,20 +161,19 @@ static double sum_blamed(const struct lg_arrivals *a, const double *ns, enum lg_
     return sum;
 }
 
-/* "backward takes 41.0 ms of its own time, 26.0 ms on the other ranks" */
+/* "backward takes it 41.0 ms, the others 26.0 ms" */
 static char *cause_words(const struct lg_arrivals *a, const struct lg_cause *c)
 {
     struct lg_texts list = {0};
     char *joined, *text;
 
     if (c->host_excess_ns > 0)
-        return lg_format("%s takes %s of its host's time there, %s on the other ranks, whose work "
-                         "is done while they wait",
+        return lg_format("%s takes its host %s, the others' %s, whose work is done while they wait",
                          lg_stage_words(c->stage), lg_ms(c->host_own_ns / 1e6).text,
                          lg_ms(c->host_others_ns / 1e6).text);
     if (c->stage != LG_BLAME_NONE)
-        return lg_format("%s take%s %s of its own time there, %s on the other ranks",
-                         lg_stage_words(c->stage), c->stage == LG_BLAME_FORWARD_BACKWARD ? "" : "s",
+        return lg_format("%s take%s it %s, the others %s", lg_stage_words(c->stage),
+                         c->stage == LG_BLAME_FORWARD_BACKWARD ? "" : "s",
                          lg_ms(sum_blamed(a, c->own_ns, c->stage) / 1e6).text,
                          lg_ms(sum_blamed(a, c->others_ns, c->stage) / 1e6).text);
     for (int s = 0; s < LG_STAGE_COUNT; s++)
@@ -197,11 +196,11 @@ static char *sentence(const struct lg_arrivals *a, const struct lg_lateness *l,
 
     for (size_t k = l->from; k < l->to; k++)
         mean += (double)lg_arrivals_cycle(a, k)->time / (double)(l->to - l->from);
-    text = lg_format("%s comes late to the collectives %s, by %s: %s%s%s; the others wait for it, "
-                     "%s of each %s step (%.0f %%); mending it would gain %s a step.",
-                     who, l->when, lg_ms(cause->late_ns / 1e6).text, why, hint ? "; " : "",
-                     hint ? hint : "", lg_ms(cost / 1e6).text, lg_ms(mean / 1e6).text,
-                     100 * cost / mean, lg_ms(gain / 1e6).text);
+    text = lg_format("%s comes late to the collectives %s, by %s: %s; they wait for it %s of each "
+                     "%s step (%.0f %%); mending it would gain %s a step%s%s.",
+                     who, l->when, lg_ms(cause->late_ns / 1e6).text, why, lg_ms(cost / 1e6).text,
+                     lg_ms(mean / 1e6).text, 100 * cost / mean, lg_ms(gain / 1e6).text,
+                     hint ? "; " : "", hint ? hint : "");
     free(who);
     free(why);
     return text;

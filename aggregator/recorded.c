@@ -110,7 +110,8 @@ static void take_commands(struct lg_run *run, const struct commands *all,
         if (!worst || badness(&c->info) > badness(worst))
             worst = &c->info;
     }
-    tell_outcome(run, worst, n > 1);
+    if (worst) /* the newest is one of them */
+        tell_outcome(run, worst, n > 1);
     if (*newest->info.command)
         run->command = lg_strdup(newest->info.command);
 }

@@ -150,7 +150,19 @@ static bool names_straggler(const struct lg_diagnosis *d)
     return false;
 }
 
-static char *bound(const struct lg_diagnosis *d, const struct lg_policy_result *p, const char *what)
+/* That no rank stands out says little where the wait for a late one was not measured: all ranks
+ * show the same long backward then. */
+static const char *stand_out(const struct lg_policy_result *p, const struct lg_observed *o)
+{
+    if (p->n_ranks <= 1)
+        return "";
+    return o->collectives ? "; no rank stands out"
+                          : "; no rank stands out, but the wait in collectives was not measured, "
+                            "which hides a late one";
+}
+
+static char *bound(const struct lg_diagnosis *d, const struct lg_policy_result *p,
+                   const struct lg_observed *o, const char *what)
 {
     char *over =
         names_straggler(d) ? lg_strdup(" even on the ranks that are not late") : over_ranks(p);
@@ -162,7 +174,7 @@ static char *bound(const struct lg_diagnosis *d, const struct lg_policy_result *
                : lg_format(", mostly in every %" PRId64 "th step", d->verdict.period);
     text = lg_format("%s %s of each %s step (%.0f %%%s)%s%s.", what, lg_ms(cost).text,
                      lg_ms(median_rank(p, step_time)).text, 100 * d->verdict.score, over, when,
-                     p->n_ranks > 1 && !names_a_rank(d) ? "; no rank stands out" : "");
+                     names_a_rank(d) ? "" : stand_out(p, o));
     free(over);
     free(when);
     return text;
@@ -194,13 +206,13 @@ static char *compute_bound(const struct lg_diagnosis *d, const struct lg_policy_
                      lg_ms(median_rank(p, compute)).text, lg_ms(median_rank(p, step_time)).text,
                      100 * p->share[LG_SHARE_compute], over, sync,
                      o->input_unseen ? ", fetching of batches included: no loader was seen" : "",
-                     p->n_ranks > 1 ? "; no rank stands out" : "");
+                     stand_out(p, o));
     free(over);
     free(sync);
     return text;
 }
 
-static char *balanced(const struct lg_policy_result *p)
+static char *balanced(const struct lg_policy_result *p, const struct lg_observed *o)
 {
     static const char *const word[LG_SHARE_COUNT] = {"input", "H2D", "computation", "the rest"};
     struct lg_texts shares = {0};
@@ -210,10 +222,14 @@ static char *balanced(const struct lg_policy_result *p)
         if (!isnan(p->share[s]))
             lg_texts_add(&shares, lg_format("%s %.1f %%", word[s], 100 * p->share[s]));
     joined = lg_texts_join(&shares, ", ");
-    text = lg_format("%s: a step takes %s (%s).",
+    text = lg_format("%s: a step takes %s (%s)%s.",
                      p->n_ranks > 1 ? "No rank is slow and no stage holds the step up"
                                     : "No stage holds the step up",
-                     lg_ms(median_rank(p, step_time)).text, joined);
+                     lg_ms(median_rank(p, step_time)).text, joined,
+                     p->n_ranks > 1 && !o->collectives
+                         ? "; the wait in collectives was not measured, which hides a rank that is "
+                           "late in backward"
+                         : "");
     free(joined);
     lg_texts_free(&shares);
     return text;
@@ -274,15 +290,15 @@ static char *say(const struct lg_diagnosis *d, const struct lg_judgement *j,
     case LG_COMPUTE_STRAGGLER:
         return straggler(d, p);
     case LG_INPUT_BOUND:
-        return bound(d, p, "Waiting for input takes");
+        return bound(d, p, o, "Waiting for input takes");
     case LG_H2D_BOUND:
-        return bound(d, p, "Copying to the device takes");
+        return bound(d, p, o, "Copying to the device takes");
     case LG_RESIDUAL_HEAVY:
-        return bound(d, p, "What is neither input, H2D, forward, backward nor optimizer takes");
+        return bound(d, p, o, "What is neither input, H2D, forward, backward nor optimizer takes");
     case LG_COMPUTE_BOUND:
         return compute_bound(d, p, o);
     case LG_BALANCED:
-        return balanced(p);
+        return balanced(p, o);
     case LG_WARMUP:
         return warm_up(&j->scope);
     case LG_INCOMPLETE_DATA:

@@ -154,10 +154,11 @@ static void sentence_and_evidence(void **state)
     b->sim.jitter = 0;
     fault(b, (struct sim_fault){.rank = 3, .stage = LG_STAGE_backward, .ms = 30});
     v = judge(b);
-    assert_true(says(v->sentence, "Rank 3 comes late to the collectives in 60 of 60 steps, by "
-                                  "30.0 ms: backward takes 75.0 ms of its own time there, 45.0 ms "
-                                  "on the other ranks; the others wait for it, 30.0 ms of each 130 "
-                                  "ms step (23 %); mending it would gain 30.0 ms a step."));
+    assert_true(
+        says(v->sentence,
+             "Rank 3 comes late to the collectives in 60 of 60 steps, by "
+             "30.0 ms: backward takes it 75.0 ms, the others 45.0 ms; they wait "
+             "for it 30.0 ms of each 130 ms step (23 %); mending it would gain 30.0 ms a step."));
     assert_near(number(b, "late_ms"), 30, 0.05);
     assert_near(json_number_value(json_object_get(evidence(b, "excess_ms"), "backward")), 30, 0.05);
     assert_null(json_object_get(evidence(b, "excess_ms"), "forward"));
