@@ -27,7 +27,8 @@ $(1)/hook-table: tests/victims/hook_table.c preload/resolve.c $$(wildcard preloa
 	@mkdir -p $$(@D)
 	$(2) $$(VICTIM_CFLAGS) -o $$@ $$< preload/resolve.c -ldl
 
-victims_built += $(addprefix $(1)/,torch/libtorch_python.so torch-victim process-victim io-victim hook-table)
+victims_built += $(addprefix $(1)/,torch/libtorch_python.so torch-victim process-victim io-victim \
+                   hostile-victim hook-table)
 endef
 
 $(eval $(call victims,$(victims_dir),$(CC),$(CXX)))
@@ -36,6 +37,24 @@ $(victims_dir)/spool-dump: tests/victims/spool_dump.c $(wildcard schema/*)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $<
 victims_built += $(victims_dir)/spool-dump
+
+$(victims_dir)/odd-allocator.so: tests/victims/odd_allocator.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(OPT) $(WARN) -D_GNU_SOURCE -fno-builtin -fPIC -shared -o $@ $<
+victims_built += $(victims_dir)/odd-allocator.so
+
+# Each sanitizer whose run-time is installed.
+victim_sanitizer_works = $(shell echo 'int main(void){return 0;}' | \
+    $(CC) -fsanitize=$(1) -x c -o /dev/null - 2>/dev/null && echo yes)
+define sanitized_victim
+ifneq ($(call victim_sanitizer_works,$(1)),)
+$(victims_dir)/sanitized-$(1): tests/victims/sanitized.c
+	@mkdir -p $$(@D)
+	$(CC) -std=gnu11 -O1 -g $(WARN) -D_GNU_SOURCE -fsanitize=$(1) -o $$@ $$<
+victims_built += $(victims_dir)/sanitized-$(1)
+endif
+endef
+$(foreach s,address undefined,$(eval $(call sanitized_victim,$(s))))
 
 # The library and its victims for aarch64, run by qemu-aarch64.
 AARCH64_CC  := aarch64-linux-gnu-gcc
