@@ -114,4 +114,7 @@ victims_built += $(addprefix $(loading)/,dep/libdep.so librpath.so librunpath.so
 test_programs += $(victims_built)
 
 victims: $(victims_built) ## the hostile programs of tests/victims alone
-.PHONY: victims
+.PHONY: victims guests
+
+guests: all $(test_programs) ## run them all bare and traced: how many programs are harmed?
+	@tests/run guest_
