@@ -161,12 +161,25 @@ rule_holds("gradient accumulation", "accum", {"ACC": 2})
 
 @scenario("a slow device: gradient scaler, which waits for the device in each step")
 def scaler(bench, c):
-    """The device idles for the host here, so only the order of the ranks is known."""
+    """The device idles for the host here as well, so what is left of a step beside its gemms is no measure.
+    But the stand-in knows how long its stream stood still for events, and the host has waited for all of
+    that when a step begins."""
     run = bench.run("ddp", 2, env={"STEPS": 26, "PIN": 1, "AMP": "scaler", "SIM_FACTOR": "1,2"})
     checks.ended_well(c, run, 2)
     checks.aligned(c, run, 2)
     sync = [median(gpu_sync(r) for r in run.rows[rank][STEADY:-1]) for rank in range(2)]
     c.that(sync[0] > sync[1] + 8e6, f"the rank with the fast device waits longer: {sync}")
+    for rank in range(2):
+        waited = run.final[rank]["waited_ns"]
+        got = [ms(gpu_sync(r)) for r in run.rows[rank][STEADY:-1]]
+        # counted from the end: an iteration whose scaler skips the optimizer has no row of its own
+        truth = [ms(b - a) for a, b in zip(waited, waited[1:])][-1 - len(got):-1]
+        right = [abs(g - t) <= max(0.02 * t, 0.15) for g, t in zip(got, truth)]
+        # a host that is stopped between two calls lets the device idle in the middle of a wait
+        c.that(sum(right) >= 0.7 * len(right) and len(right) > 5,
+               f"rank {rank}: standing still for the other, ms, recorded and true: {list(zip(got, truth))}")
+        idle = median(run.final[rank]["device_ms"][STEADY:]) - median(truth)
+        c.that(idle > 16.5 * (1, 2)[rank], f"rank {rank}: the rest of a step, 17 gemms of 1 ms and more: {idle}")
     v = run.report["verdict"]
     c.equal(v["rank"], 1, f"rank of the verdict ({v['kind']}: {v['sentence']})")
 

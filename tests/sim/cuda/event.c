@@ -111,7 +111,7 @@ struct sim_op *sim_op_record(struct sim_mark *mark)
 struct sim_op *sim_op_wait(struct sim_mark *mark)
 {
     static const struct sim_op_type type = {
-        .run = run_wait, .instant = mark_is_timed, .drop = drop_mark_op};
+        .run = run_wait, .instant = mark_is_timed, .drop = drop_mark_op, .waits = 1};
     return mark_op(&type, mark);
 }
 

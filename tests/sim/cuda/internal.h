@@ -83,6 +83,7 @@ struct CUstream_st {
     struct sim_op *first, **last;
     _Atomic uint64_t issued, processed; /* counts of operations */
     _Atomic uint64_t busy_until;        /* end of the last one that was processed */
+    _Atomic uint64_t waited;            /* ns that it stood still for events */
     _Atomic uint32_t news,
         progress; /* futexes: for the stream's thread, for those who wait for it */
     _Atomic uint32_t asleep, watched;

@@ -24,6 +24,10 @@ void simRank(int rank);
 /* Keeps `stream` busy for exactly `ns`, whatever factors and rules there are. */
 cudaError_t simBusy(cudaStream_t stream, uint64_t ns);
 
+/* Nanoseconds that `stream` of the current device stood still for events so far, in what it has done
+ * up to now: from where it had nothing else to do and knew of the wait. 0: no such stream. */
+uint64_t simWaited(cudaStream_t stream);
+
 /* Who called a function. DIRECT and THROUGH are the program's calls without and by way of the
  * tracer (a preloaded library of the name SIM_TRACER), OWN are the tracer's own. README.md: how
  * they differ. */
@@ -96,6 +100,7 @@ struct sim_op_type {
     /* One more of it, for a replay of a graph. NULL: out of memory. */
     struct sim_op *(*copy)(const struct sim_op *op);
     void (*drop)(struct sim_op *op);
+    int waits; /* its whole time is standing still for others */
 };
 
 /* Puts `op` into `stream`, or into the graph that the stream captures. Takes `op` over in any case.

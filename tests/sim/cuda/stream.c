@@ -139,7 +139,16 @@ static uint64_t run(cudaStream_t s, struct sim_op *op)
 {
     uint64_t busy = atomic_load(&s->busy_until);
     uint64_t begin = busy > op->issued_ns ? busy : op->issued_ns;
-    return op->type->run(op, begin) + op->extra_ns;
+    uint64_t end = op->type->run(op, begin);
+    if (op->type->waits)
+        atomic_fetch_add(&s->waited, end - begin);
+    return end + op->extra_ns;
+}
+
+API uint64_t simWaited(cudaStream_t stream)
+{
+    cudaStream_t s = sim_stream(stream);
+    return s ? atomic_load(&s->waited) : 0;
 }
 
 /* The first operation; the stream's thread sleeps until there is one. */

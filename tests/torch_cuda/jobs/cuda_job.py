@@ -49,6 +49,8 @@ class CudaJob(Job):
         self.iteration, self.losses, self.marks = -1, [], []
         self.begun, self.slept, self.backwards = 0, {}, 0
         self.simulator = cudart()
+        self.simulator.simWaited.restype = ctypes.c_uint64
+        self.waited = []
         self.truth.write(rank=self.rank, world=self.world, pid=self.pid)
 
     def begin(self):
@@ -57,6 +59,9 @@ class CudaJob(Job):
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         self.marks.append(event)
+        # of what the device has done by now: the steps before only if the host has waited for them
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        self.waited.append(self.simulator.simWaited(stream))
 
     def keep(self, loss):
         every = knob("ITEM", 0)
@@ -71,7 +76,8 @@ class CudaJob(Job):
         print(f"rank {self.rank} finished {self.iteration + 1} steps", flush=True)
         if self.world > 1:
             dist.barrier()
-        self.truth.write(done=True, iterations=self.iteration + 1, device_ms=device_ms, **more,
+        self.truth.write(done=True, iterations=self.iteration + 1, device_ms=device_ms,
+                         waited_ns=self.waited, **more,
                          **common.process_state())
         if self.world > 1:
             dist.destroy_process_group()
