@@ -242,15 +242,16 @@ static char *fill_in(const char *text, const struct lg_diagnosis *d, const struc
 }
 
 /* Which advice on collectives fits the verdict's finding. */
-static bool fits_size(enum condition when, const struct lg_finding *f)
+static bool fits_size(enum condition when, const struct lg_diagnosis *d)
 {
-    const char *size = json_string_value(json_object_get(f->evidence, "size"));
+    const json_t *evidence = d->findings && d->n_findings > 0 ? d->findings[0].evidence : NULL;
+    const char *size = json_string_value(json_object_get(evidence, "size"));
     bool small = size && strcmp(size, "small") == 0, many;
 
     if (!small)
         return when == NOT_SMALL;
     many = json_number_value(
-               json_object_get(json_object_get(json_object_get(f->evidence, "by_size"), size),
+               json_object_get(json_object_get(json_object_get(evidence, "by_size"), size),
                                "collectives_per_step")) >= MANY;
     return when == (many ? SMALL_MANY : SMALL_FEW);
 }
@@ -267,9 +268,9 @@ static bool fits(const struct advice *a, const struct lg_diagnosis *d, bool devi
     case SMALL_MANY:
     case SMALL_FEW:
     case NOT_SMALL:
-        return d->n_findings > 0 && fits_size(a->when, &d->findings[0]);
+        return fits_size(a->when, d);
     case NOT_SMALL_WITH_DEVICE:
-        return device && d->n_findings > 0 && fits_size(NOT_SMALL, &d->findings[0]);
+        return device && fits_size(NOT_SMALL, d);
     default:
         return true;
     }
