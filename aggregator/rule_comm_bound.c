@@ -184,11 +184,21 @@ static char *size_words(const struct traffics *t)
 
 /* ---- the finding ---- */
 
+/* A rank that left no rows may be the late one: all others wait for it alike. */
+static size_t unseen_ranks(const struct lg_judgement *j)
+{
+    return j->scope.n_expected > j->arrivals->n_ranks ? j->scope.n_expected - j->arrivals->n_ranks
+                                                      : 0;
+}
+
 /* Whether somebody is late besides. */
 static char *lateness_words(const struct lg_judgement *j, double transfer, double spread)
 {
     double waited = lg_waited_for_stragglers(j);
 
+    if (unseen_ranks(j) > 0)
+        return lg_format("unless a rank that is not compared is late: %zu of %zu are not",
+                         unseen_ranks(j), j->scope.n_expected);
     if (waited > 0)
         return lg_format("the wait for the late rank (%s a step) is not in it",
                          lg_ms(waited / 1e6).text);
@@ -241,7 +251,7 @@ void lg_rule_comm_bound(struct lg_judgement *j)
     f->stage = LG_BLAME_SYNC;
     f->rule = LG_RULE_ARRIVAL;
     f->score = transfer / a->step_ns;
-    f->level = lg_level_of(j, f->score);
+    f->level = unseen_ranks(j) > 0 ? LG_LEVEL_WARNING : lg_level_of(j, f->score);
     f->cost_ns_per_step = llround(transfer);
     f->steps = lg_arrivals_steps(a, 0, a->n);
     if (!j->brief)
