@@ -45,6 +45,7 @@ enum lg_cudart { LG_CUDARTS(LG_CUDART_ENUM, 0) LG_CUDART_COUNT };
 #define LG_PICK_TORCH(plain, cuda, ...)  plain(__VA_ARGS__)
 #define LG_PICK_DRIVER(plain, cuda, ...) plain(__VA_ARGS__)
 #define LG_PICK_NCCL(plain, cuda, ...)   plain(__VA_ARGS__)
+#define LG_PICK_NVTX(plain, cuda, ...)   plain(__VA_ARGS__)
 #define LG_PICK_CUDA(plain, cuda, ...)   cuda(__VA_ARGS__)
 #define LG_PICK_STREAM(plain, cuda, ...) cuda(__VA_ARGS__)
 
@@ -91,7 +92,8 @@ enum lg_area {
     LG_AREA_CUDA,
     LG_AREA_STREAM,
     LG_AREA_DRIVER,
-    LG_AREA_NCCL
+    LG_AREA_NCCL,
+    LG_AREA_NVTX
 };
 
 /* Fills the empty pointers of an area from the objects loaded now. No allocation, no lock but the

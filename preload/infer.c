@@ -28,6 +28,7 @@
 #include "preload/device.h"
 #include "preload/events.h"
 #include "preload/identity.h"
+#include "preload/ranges.h"
 #include "preload/spool.h"
 
 #define SOURCE_BIT(source) ((uint32_t)LG_SOURCE_##source)
@@ -603,6 +604,11 @@ bool lg_infer_call_begin(enum lg_call call, uint64_t bytes)
     if (!lg_on_training_thread() && !found_training_thread(call))
         return false;
     lg_tls.guard++;
+    if (lg_ranges_rule()) {
+        lg_ranges_call_begin(call);
+        lg_tls.guard--;
+        return true;
+    }
     const struct place before = place();
     if (is_plain_launch(call)) {
         call_begins(call, bytes);
@@ -618,7 +624,7 @@ bool lg_infer_call_begin(enum lg_call call, uint64_t bytes)
 
 uint64_t lg_infer_call_began(void)
 {
-    return m.step.now;
+    return lg_ranges_rule() ? lg_ranges_now() : m.step.now;
 }
 
 void lg_infer_call_end(void)
@@ -627,6 +633,11 @@ void lg_infer_call_end(void)
         return;
     LG_KEEP_ERRNO;
     lg_tls.guard++;
+    if (lg_ranges_rule()) {
+        lg_ranges_call_end();
+        lg_tls.guard--;
+        return;
+    }
     const struct place before = place();
     uint64_t now = event();
     call_ends(now);
@@ -652,6 +663,13 @@ static void unexpected_wait(void)
 /* Reads and waits inside of a call are the library's own, those before the first batch nobody's. */
 void lg_infer_wait_begin(void)
 {
+    if (lg_ranges_rule()) {
+        LG_KEEP_ERRNO;
+        lg_tls.guard++;
+        lg_ranges_wait_begin();
+        lg_tls.guard--;
+        return;
+    }
     if (m.in_call || m.phase == START || !m.step.started)
         return;
     LG_KEEP_ERRNO;
@@ -673,6 +691,12 @@ void lg_infer_wait_begin(void)
 /* The status stays: what the thread does next is still the input, as far as anybody knows. */
 void lg_infer_wait_end(void)
 {
+    if (lg_ranges_rule()) {
+        lg_tls.guard++;
+        lg_ranges_wait_end();
+        lg_tls.guard--;
+        return;
+    }
     if (!m.in_wait)
         return;
     lg_tls.guard++;
@@ -681,8 +705,24 @@ void lg_infer_wait_end(void)
     lg_tls.guard--;
 }
 
+bool lg_infer_hand_over(struct lg_step *step, uint64_t *number)
+{
+    if (!m.step.started)
+        return false;
+    event();
+    confirm_kept();
+    resolve_pending(false);
+    claim(LG_STAGE_other);
+    finish_row(&m.step.row);
+    *step = m.step;
+    *number = m.number;
+    m.step.started = false;
+    return true;
+}
+
 void lg_infer_reset(void)
 {
+    lg_ranges_reset();
     memset(&m, 0, sizeof m);
     m.usual_segments = m.last_segments = UNKNOWN_USUAL;
     m.rows_without_wait = m.rows_without_input = m.rows_without_copy = ROWS_WITHOUT;
@@ -692,6 +732,7 @@ void lg_infer_reset(void)
 /* The time since the last event is the program's way out, not a step's. */
 void lg_infer_finish(void)
 {
+    lg_ranges_finish();
     if (!m.step.started || lg_process.torch)
         return;
     confirm_kept();

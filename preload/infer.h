@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "preload/step.h"
+
 /* What a call into CUDA or NCCL is for the rules. */
 enum lg_call {
     LG_CALL_OTHER = 0,  /* does not change the stage: a copy back */
@@ -34,6 +36,10 @@ uint64_t lg_infer_call_began(void);
  * thread of a process in which PyTorch's probes are not installed. */
 void lg_infer_wait_begin(void);
 void lg_infer_wait_end(void);
+
+/* The program names its stages (ranges.h): gives away the open row, as far as it is known, and its
+ * number. False: the thread has no row yet. */
+bool lg_infer_hand_over(struct lg_step *step, uint64_t *number);
 
 /* Fork child: forget the parent's steps. Exit, on the training thread: close what is complete. */
 void lg_infer_reset(void);

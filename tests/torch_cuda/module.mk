@@ -61,8 +61,19 @@ $(cuda_tests)/trainer-hidden-nccl: $(trainer_o) $(hidden_nccl) $(cuda_tests)/lib
 	$(call say,LD)
 	$(Q)$(CUDA_TEST_CC) -o $@ $(trainer_o) $(hidden_nccl) $(cudasim)/13/libcudart.so.13 $(cuda_rpath) -ldl -lpthread -lm
 
+# a training that names its stages
+ranges_c := tests/torch_cuda/programs/ranges.c
+$(cuda_tests)/libnvToolsExt.so.1: $(ranges_c)
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) -DNVTX -fPIC -shared -Wl,-soname,$(@F) -o $@ $<
+$(cuda_tests)/ranges: $(ranges_c) $(cuda_tests)/libnvToolsExt.so.1 $(CUDA_TEST_DEPS) $(cudasim)/12/libnccl.so.2
+	$(call say,LD)
+	$(Q)$(CUDA_TEST_CC) -o $@ $< $(cuda_tests)/libnvToolsExt.so.1 $(cudasim)/12/libnccl.so.2 \
+	    $(cudasim)/12/libcudart.so.12 -Wl,-rpath,'$$ORIGIN/../sim-cuda/12' -Wl,-rpath,'$$ORIGIN'
+
 cuda_programs := $(addprefix $(cuda_tests)/,loop-12 loop-13 runtimes copies trainer-static-nccl \
-    trainer-hidden-nccl)
+    trainer-hidden-nccl ranges)
 test_programs += $(cuda_programs)
 
 test-cuda: setup ## every training on the stand-in CUDA libraries: torch 2.15 with both NCCL backends, 2.9

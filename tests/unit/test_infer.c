@@ -85,6 +85,42 @@ bool lg_identity_sync_known(void)
     return (seen_bits & LG_SEEN_NCCL) != 0;
 }
 
+/* no program here names its stages (tests/scenarios/cuda_programs has one) */
+bool lg_ranges_rule(void)
+{
+    return false;
+}
+
+void lg_ranges_call_begin(enum lg_call call)
+{
+    (void)call;
+}
+
+void lg_ranges_call_end(void)
+{
+}
+
+uint64_t lg_ranges_now(void)
+{
+    return 0;
+}
+
+void lg_ranges_wait_begin(void)
+{
+}
+
+void lg_ranges_wait_end(void)
+{
+}
+
+void lg_ranges_reset(void)
+{
+}
+
+void lg_ranges_finish(void)
+{
+}
+
 void lg_events_candidate(void)
 {
     lg_tls.training = lg_process.training = 1;

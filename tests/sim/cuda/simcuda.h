@@ -24,8 +24,8 @@ void simRank(int rank);
 /* Keeps `stream` busy for exactly `ns`, whatever factors and rules there are. */
 cudaError_t simBusy(cudaStream_t stream, uint64_t ns);
 
-/* Nanoseconds that `stream` of the current device stood still for events so far, in what it has done
- * up to now: from where it had nothing else to do and knew of the wait. 0: no such stream. */
+/* Nanoseconds that `stream` of the current device stood still for events so far, in what it has
+ * done up to now: from where it had nothing else to do and knew of the wait. 0: no such stream. */
 uint64_t simWaited(cudaStream_t stream);
 
 /* Who called a function. DIRECT and THROUGH are the program's calls without and by way of the
