@@ -213,6 +213,26 @@ def same_as_bare(bench, c, job, ranks, launcher, env):
     return bare, traced
 
 
+def caught_in_backward(bench, c, retry):
+    bare, traced = same_as_bare(bench, c, "caught_backward", 2, "ranks", {"STEPS": 23, "RETRY": retry})
+    c.that("caught 4" in bare.out[0], "the job caught its exceptions")
+    checks.ended_well(c, traced, 2)
+    for rank in range(2):
+        checks.partition(c, traced, rank)
+        c.equal(len(traced.rows.get(rank, [])), len(traced.truth[rank]), f"rank {rank}: rows")
+    c.equal(traced.report["losses"], [], "losses")
+
+
+@scenario("an exception in the middle of backward, caught, and tried again")
+def caught_and_tried_again(bench, c):
+    caught_in_backward(bench, c, 1)
+
+
+@scenario("an exception in the middle of backward, caught, and the batch given up")
+def caught_and_given_up(bench, c):
+    caught_in_backward(bench, c, 0)
+
+
 @scenario("same output, status, threads and descriptors as without", quick=True)
 def guest(bench, c):
     bare, traced = same_as_bare(bench, c, "ddp", 2, "ranks", {"STEPS": 30, "LOG": 1, "EXIT": 3})

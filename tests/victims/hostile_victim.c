@@ -96,10 +96,10 @@ static void *read_until_stopped(void *unused)
 {
     char byte;
     int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
-    while (!stop) {
+    do {
         read_in_threads += read(fd, &byte, 1) == 1;
         victim_sleep(20000);
-    }
+    } while (!stop);
     close(fd);
     return unused;
 }
