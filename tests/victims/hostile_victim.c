@@ -144,7 +144,7 @@ static void *train_and_block(void *unused)
 static void cancelled_in_read(void)
 {
     void *result;
-    pthread_t thread;
+    pthread_t thread = 0;
     if (pipe(never_written) != 0 || pthread_create(&thread, NULL, train_and_block, NULL) != 0)
         die("thread");
     victim_sleep(20000);

@@ -23,7 +23,7 @@ int main(int argc, char **argv)
     printf("child %d\n", WEXITSTATUS(status));
     fflush(stdout);
     if (argc > 1 && strcmp(argv[1], "overflow") == 0)
-        number += argc;
+        printf("%d\n", number + argc);
     if (argc > 1 && strcmp(argv[1], "beyond") == 0)
         p[16] = 1;
     free((char *)p);
