@@ -27,6 +27,7 @@ struct places {
     char (*dir)[PATH_MAX];
     size_t n;
     int recorders, in_progress;
+    const char *run_dir;
 };
 
 static void add_place(struct places *places, const char *dir)
@@ -55,6 +56,19 @@ static int has_spools(const char *path)
     return found;
 }
 
+/* A run that came from elsewhere may name the spools of another one. Where the owner's run is no
+ * more, this one may be it, under a new name. */
+static int is_spool_place_of(const char *dir, const char *run_dir)
+{
+    char owner[PATH_MAX];
+    struct process_id recorder;
+    struct stat its, ours;
+    if (spool_place_owner(dir, owner, &recorder) != 0)
+        return 0;
+    return stat(owner, &its) != 0 ||
+           (stat(run_dir, &ours) == 0 && its.st_dev == ours.st_dev && its.st_ino == ours.st_ino);
+}
+
 static void add_recorder(void *context, const struct rundir_info *info)
 {
     struct places *places = context;
@@ -66,7 +80,8 @@ static void add_recorder(void *context, const struct rundir_info *info)
         places->in_progress++;
         return; /* its own spools are its own business */
     }
-    if (*info->spool_dir && strcmp(info->recorder.boot_id, process_boot_id()) == 0)
+    if (*info->spool_dir && strcmp(info->recorder.boot_id, process_boot_id()) == 0 &&
+        is_spool_place_of(info->spool_dir, places->run_dir))
         add_place(places, info->spool_dir);
 }
 
@@ -152,6 +167,17 @@ static void tidy(const char *run_dir, const struct places *places)
     rmdir(path);
 }
 
+/* Another user's run is only read: root, too, makes no files where somebody else decides on names.
+ */
+static int own_directory(const char *dir)
+{
+    struct stat st;
+    if (stat(dir, &st) != 0)
+        return 0;
+    errno = EPERM;
+    return st.st_uid == geteuid() || st.st_uid == 0;
+}
+
 /* Collects what is in `places` into the run. */
 static void collect_places(const char *run_dir, struct places *places,
                            struct collect_result *result)
@@ -161,7 +187,7 @@ static void collect_places(const char *run_dir, struct places *places,
     keep_places_with_spools(places);
     if (places->n == 0)
         return;
-    if (access(run_dir, W_OK | X_OK) != 0) {
+    if (!own_directory(run_dir) || access(run_dir, W_OK | X_OK) != 0) {
         result->failed = 1;
         snprintf(result->note, sizeof(result->note), "%.400s: rows wait to be collected, but: %s",
                  run_dir, strerror(errno));
@@ -182,7 +208,7 @@ static void collect_places(const char *run_dir, struct places *places,
 void collect_run(const char *run_dir, struct collect_result *result)
 {
     struct collect_result unused;
-    struct places places = {NULL, 0, 0, 0};
+    struct places places = {0};
     struct stat st;
     char path[PATH_MAX];
 
@@ -191,6 +217,7 @@ void collect_run(const char *run_dir, struct collect_result *result)
     memset(result, 0, sizeof(*result));
     if (!realpath(run_dir, path) || stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
         return;
+    places.run_dir = path;
     rundir_each(path, add_recorder, &places);
     add_run_places(&places, path);
     collect_places(path, &places, result);
@@ -218,7 +245,7 @@ static void collect_leftover(void *context, const char *dir)
 {
     char run_dir[PATH_MAX];
     struct process_id recorder;
-    struct places places = {NULL, 0, 0, 0};
+    struct places places = {0};
     struct collect_result result = {0};
 
     (void)context;

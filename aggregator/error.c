@@ -21,6 +21,10 @@ static void fit(char *text, size_t size, const char *line)
         memcpy(text, line, length + 1);
     else
         snprintf(text, size, "%.*s%s%s", HEAD, line, gap, line + length - tail);
+    /* names in files of others land in terminals */
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
 }
 
 int error_set(struct error *error, const char *format, ...)

@@ -398,7 +398,7 @@ static bool holds_run(const char *dir)
 
 static int make_dirs(struct import_writer *w, struct error *error)
 {
-    if (mkdir(w->dir, 0777) == 0)
+    if (mkdir(w->dir, 0700) == 0)
         w->made_dir = true;
     else if (errno != EEXIST)
         return error_set(error, "%s: %s", w->dir, strerror(errno));

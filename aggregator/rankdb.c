@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "aggregator/rundir.h"
@@ -325,6 +326,39 @@ static int make_file(const char *path, struct error *error)
     return 0;
 }
 
+/* Rolling back a journal that names a super-journal deletes the file of that name, which may be
+ * any. We never write such a one: a transaction of ours is about one file. */
+static int has_super_journal(const char *path)
+{
+    static const unsigned char magic[8] = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7};
+    unsigned char end[sizeof(magic)];
+    char journal[PATH_MAX];
+
+    if (snprintf(journal, sizeof(journal), "%s-journal", path) >= (int)sizeof(journal))
+        return 1;
+    int fd = open(journal, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return errno != ENOENT;
+    int found = lseek(fd, -(off_t)sizeof(end), SEEK_END) >= 0 &&
+                read(fd, end, sizeof(end)) == (ssize_t)sizeof(end) &&
+                memcmp(end, magic, sizeof(magic)) == 0;
+    close(fd);
+    return found;
+}
+
+/* A link may lead to any file of this user's. */
+static int check_writable(const char *path, struct error *error)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0)
+        return error_set(error, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return error_set(error, "%s: not a regular file", path);
+    if (has_super_journal(path))
+        return error_set(error, "%s: its journal is not laggard's", path);
+    return 0;
+}
+
 static int open_for_writing(struct rankdb *db, struct error *error)
 {
     if (sqlite3_open_v2(db->path, &db->handle, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK)
@@ -356,6 +390,8 @@ struct rankdb *rankdb_create(const char *path, struct error *error)
 {
     if (access(path, F_OK) != 0 && make_file(path, error) != 0)
         return NULL;
+    if (check_writable(path, error) != 0)
+        return NULL;
     struct rankdb *db = allocate(path, error);
     if (!db)
         return NULL;
@@ -372,6 +408,8 @@ struct rankdb *rankdb_create(const char *path, struct error *error)
 static void roll_back_journal(const char *path)
 {
     sqlite3 *handle = NULL;
+    if (check_writable(path, NULL) != 0)
+        return;
     if (sqlite3_open_v2(path, &handle, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK) {
         sqlite3_busy_timeout(handle, RANKDB_READER_BUSY_MS);
         sqlite3_exec(handle, "SELECT count(*) FROM sqlite_master", NULL, NULL, NULL);
@@ -403,6 +441,26 @@ static const char *reader_vfs(const char *path)
     return fails ? "unix-none" : NULL;
 }
 
+static int no_tricks(void *context, int action, const char *first, const char *second,
+                     const char *database, const char *view)
+{
+    (void)context, (void)first, (void)second, (void)database, (void)view;
+    return action == SQLITE_RECURSIVE || action == SQLITE_ATTACH || action == SQLITE_DETACH
+               ? SQLITE_DENY
+               : SQLITE_OK;
+}
+
+/* The file may be anybody's: what its views say is run only as far as ours need it. */
+static void distrust(sqlite3 *handle)
+{
+    sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_db_config(handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_limit(handle, SQLITE_LIMIT_ATTACHED, 0);
+    sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, 64 << 20);
+    sqlite3_set_authorizer(handle, no_tricks, NULL);
+}
+
 static int open_for_reading(struct rankdb *db, struct error *error)
 {
     /* one thread at a time uses a connection: its own mutex would cost a fifth of a report */
@@ -410,6 +468,7 @@ static int open_for_reading(struct rankdb *db, struct error *error)
                         reader_vfs(db->path)) != SQLITE_OK)
         return rankdb_fail(db, error);
     sqlite3_busy_timeout(db->handle, RANKDB_READER_BUSY_MS);
+    distrust(db->handle);
     if (sqlite3_exec(db->handle, "SELECT count(*) FROM sqlite_master", NULL, NULL, NULL) !=
             SQLITE_OK &&
         sqlite3_errcode(db->handle) == SQLITE_READONLY)

@@ -66,7 +66,8 @@ static int copy_file(const char *from, const char *to)
         (int)sizeof(temporary))
         return -1;
     int in = open(from, O_RDONLY | O_CLOEXEC);
-    int out = in < 0 ? -1 : open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int out =
+        in < 0 ? -1 : open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     int ok = out >= 0;
     while (ok && (n = read(in, buffer, sizeof(buffer))) > 0)
         for (ssize_t done = 0, w; ok && done < n; done += w) {

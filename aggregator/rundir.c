@@ -63,7 +63,21 @@ static const char *const environment_names[] = {"RANK",
 
 /* ---- making the directory ---- */
 
-static int make_with_parents(const char *path)
+/* In a directory of somebody else's, the names that we will use may be links to our own files. The
+ * administrator may hand out directories. */
+static int check_owner(const struct stat *st)
+{
+    if (!S_ISDIR(st->st_mode))
+        errno = ENOTDIR;
+    else if (st->st_uid != geteuid() && st->st_uid != 0)
+        errno = EPERM;
+    else
+        return 0;
+    return -1;
+}
+
+/* `anew`: it must not be there yet (a name that others can guess). */
+static int make_with_parents(const char *path, int anew)
 {
     char part[PATH_MAX];
     struct stat st;
@@ -78,12 +92,10 @@ static int make_with_parents(const char *path)
             return -1;
         *slash = '/';
     }
-    if (mkdir(part, 0700) != 0 && (errno != EEXIST || stat(part, &st) != 0))
+    if (mkdir(part, 0700) != 0 && (anew || errno != EEXIST))
         return -1;
-    if (stat(part, &st) == 0 && !S_ISDIR(st.st_mode)) {
-        errno = ENOTDIR;
+    if (stat(part, &st) != 0 || check_owner(&st) != 0)
         return -1;
-    }
     return access(part, W_OK | X_OK);
 }
 
@@ -98,13 +110,13 @@ static int is_too_long(const char *wanted)
     return before + strlen(wanted) > RUNDIR_LONGEST;
 }
 
-static int make_at(const char *wanted, char *path)
+static int make_at(const char *wanted, char *path, int anew)
 {
     if (is_too_long(wanted)) {
         errno = ENAMETOOLONG;
         return -1;
     }
-    if (make_with_parents(wanted) != 0)
+    if (make_with_parents(wanted, anew) != 0)
         return -1;
     return realpath(wanted, path) ? 0 : -1;
 }
@@ -119,13 +131,14 @@ int rundir_make(const char *wanted, char *path, char *note, size_t note_size, st
     *note = '\0';
     strftime(name, sizeof(name), "laggard-%Y%m%d-%H%M%S", localtime_r(&now, &local));
     snprintf(name + strlen(name), sizeof(name) - strlen(name), "-%d", (int)getpid());
-    if (!wanted)
+    int anew = !wanted;
+    if (anew)
         wanted = name;
-    if (make_at(wanted, path) == 0)
+    if (make_at(wanted, path, anew) == 0)
         return 0;
     int reason = errno;
     snprintf(elsewhere, sizeof(elsewhere), "%s/%s", tmp && *tmp ? tmp : "/tmp", name);
-    if (make_at(elsewhere, path) != 0)
+    if (make_at(elsewhere, path, 1) != 0)
         return error_set(error, "can't make a run directory: %s: %s; %s: %s", wanted,
                          strerror(reason), elsewhere, strerror(errno));
     snprintf(note, note_size, "%.300s%s: %s; the run is in %s", wanted,

@@ -4,6 +4,7 @@
  */
 #include "preload/boot.h"
 
+#include <elf.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -38,6 +39,7 @@ extern int register_atfork(void (*prepare)(void), void (*parent)(void), void (*c
                            void *dso) __asm__("__register_atfork") __attribute__((weak));
 extern int on_exit(void (*handler)(int status, void *argument), void *argument)
     __attribute__((weak));
+extern unsigned long getauxval(unsigned long type) __attribute__((weak));
 
 /* In the child of a fork, before it goes on: only stores. A child by _Fork or clone does not come
  * here and stays LG_ROLE_UNKNOWN: it might share its memory with its parent (vfork), and nothing
@@ -63,6 +65,16 @@ static void at_exit(int status, void *unused)
     lg_finish(status);
 }
 
+/* A program that runs with more rights than its user has: the loader ignores LD_PRELOAD there, but
+ * the library may have been linked in or come from /etc/ld.so.preload. Its environment is somebody
+ * else's then, and nothing in it may say where files are made. */
+static bool has_more_rights(void)
+{
+    return (getauxval != NULL && getauxval(AT_SECURE) != 0) ||
+           syscall(SYS_getuid) != syscall(SYS_geteuid) ||
+           syscall(SYS_getgid) != syscall(SYS_getegid);
+}
+
 /* RATIONALE: glibc hands the environment to constructors; `environ` is still NULL when we run,
  * since -z initfirst puts us before libc's own. musl hands over nothing, but has set `environ`. */
 __attribute__((constructor)) static void boot(int argc, char **argv, char **envp)
@@ -72,7 +84,7 @@ __attribute__((constructor)) static void boot(int argc, char **argv, char **envp
     if (!move_state(LG_COLD, LG_INIT))
         return;
     char **variables = environ != NULL ? environ : envp;
-    lg_process.disabled = lg_resolve_area(LG_AREA_LIBC) != 0 ||
+    lg_process.disabled = lg_resolve_area(LG_AREA_LIBC) != 0 || has_more_rights() ||
                           lg_environment_in(variables, "LAGGARD_DISABLE") != NULL;
     /* Without the wiped page a fork child could not be told from its parent: stay inert then. */
     if (madvise(&lg_page, sizeof lg_page, MADV_WIPEONFORK) != 0)
