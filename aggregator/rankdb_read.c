@@ -77,9 +77,12 @@ static char *reader_sql(struct reader *reader)
     return sqlite3_str_finish(sql);
 }
 
+/* One look-up of the column for type and number, for some 20 columns a row. The value is used at
+ * once, by the one thread that has this connection. */
 static int64_t number(sqlite3_stmt *stmt, int at)
 {
-    return sqlite3_column_type(stmt, at) == SQLITE_NULL ? LG_NULL : sqlite3_column_int64(stmt, at);
+    sqlite3_value *value = sqlite3_column_value(stmt, at);
+    return sqlite3_value_type(value) == SQLITE_NULL ? LG_NULL : sqlite3_value_int64(value);
 }
 
 /* Fills the cache entry for `id`; a row that is not there gives LG_NULL everywhere. */
