@@ -77,7 +77,9 @@ def counts(bench, c):
         for name in set(bare.calls[rank]) | set(run.calls[rank]):
             if BY_TIME.fullmatch(name):
                 continue
-            c.equal(calls(run, rank, name), calls(bare, rank, name), f"{at}: calls of {name}")
+            # untraced runs differ by one wait, too, on a busy machine; ours would be one a step
+            c.near(calls(run, rank, name), calls(bare, rank, name), 2 * (name == "cudaStreamWaitEvent"),
+                   f"{at}: calls of {name}")
     c.equal(run.out, bare.out, "output")
     own_calls(c, run, 2, 5)
 
