@@ -424,7 +424,7 @@ def case_03(bench, c):
 
 @scenario("case 56: fifteen scalars are read in each step", quick=True, once=True)
 def case_56(bench, c):
-    run = bench.run("items", 2, env={"STEPS": 40, "PIN": 1, "SIM_GEMM_US": 300, "SIM_NCCL_US": 20})
+    run = bench.run("items", 2, env={"STEPS": 40, "PIN": 1, "SIM_GEMM_US": 3000, "SIM_NCCL_US": 20})
     healthy(c, run, 2)
     for rank in range(2):
         syncs = {r["host_syncs"] for r in run.rows[rank][STEADY:]}
