@@ -39,6 +39,7 @@ enum {
     ROWS_WITHOUT = 3,    /* after so many rows without one, waits or copies are not expected */
     COPIES_WITHOUT = 64, /* nor are waits after so many copies without one */
     SCALAR_BYTES = 16,   /* so small a collective carries a loss or a norm, not gradients */
+    REFUSED = 8,         /* inputs after gradients that seemed too small to be a step's */
     RETURNS = 8,         /* to backward, seen by the device's clock in a row */
     REFRESH_NS = 1000000 /* a published row is brought up to date this often */
 };
@@ -91,6 +92,7 @@ static struct {
     int64_t usual_segments, last_segments;
     uint32_t rows_without_wait, rows_without_input, rows_without_copy; /* in a row */
     uint32_t copies_without_wait;
+    uint32_t refused; /* in a row */
 } m;
 
 static const void *copying_thread; /* the last one that copied to the device, before any trains */
@@ -251,6 +253,7 @@ static void count_absence(uint32_t *rows, bool present)
 static void deliver(const struct lg_row *row, const struct seen *seen)
 {
     m.usual_bytes = seen->gradient_bytes;
+    m.refused = 0;
     if (m.last_segments == seen->segments)
         m.usual_segments = seen->segments;
     m.last_segments = seen->segments;
@@ -345,6 +348,16 @@ static void undo_kept(void)
 
 /* ---- inputs */
 
+/* Layers were frozen: what seemed too small again and again is a step's from now on. What
+ * evaluation reduces is smaller still. */
+static void learn_from_refused(void)
+{
+    if (!gradients_complete(64) || ++m.refused < REFUSED)
+        return;
+    m.usual_bytes = m.seen.gradient_bytes;
+    m.refused = 0;
+}
+
 /* What was computed since the last input was a micro-batch or evaluation. */
 static void end_segment(void)
 {
@@ -362,6 +375,7 @@ static void end_segment(void)
     for (unsigned i = LG_STAGE_input_wait; i <= LG_STAGE_optimizer; i++)
         part[i] = (struct lg_part){0};
     add_segment(&m.all, s);
+    learn_from_refused();
     m.seen.gradients = 0;
     m.seen.gradient_bytes = 0;
 }

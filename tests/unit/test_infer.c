@@ -624,6 +624,23 @@ static void test_other_buckets(void **state)
     check_sums();
 }
 
+/* All of a sudden the gradients are a tenth, for good: a few steps are one row, then each has its
+ * own. */
+static void test_frozen_layers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 23; i++) {
+        wait_for(10);
+        copy(2);
+        launch(10);
+        call(LG_CALL_GRADIENT, i < 3 ? 40960 : 4096, 1);
+        launch(1);
+    }
+    lg_infer_finish();
+    assert_int_equal(row_count, 23 - REFUSED);
+    check_sums();
+}
+
 /* Where PyTorch's probes are, nothing is inferred. */
 static void test_off_with_torch(void **state)
 {
@@ -654,6 +671,7 @@ int main(void)
         cmocka_unit_test_setup(test_jump, begin),
         cmocka_unit_test_setup(test_alone, begin),
         cmocka_unit_test_setup(test_other_buckets, begin),
+        cmocka_unit_test_setup(test_frozen_layers, begin),
         cmocka_unit_test_setup(test_off_with_torch, begin),
     };
     return unit_run(tests);
