@@ -138,7 +138,8 @@ def slow_of_four(bench, c):
 
 @scenario("rank 2 of 4 has a device 1.3 times slower")
 def a_little_slower(bench, c):
-    run, sync = slow_device(bench, c, "ddp", 4, (1, 1, 1.3, 1), {"SIM_NCCL_US": 300}, steps=44)
+    run, sync = slow_device(bench, c, "ddp", 4, (1, 1, 1.3, 1), {"SIM_GEMM_US": 2500, "SIM_NCCL_US": 300},
+                            steps=44)
     c.equal(min(range(4), key=lambda r: sync[r]), 2, f"the rank that waits least: {sync}")
     v = run.report["verdict"]
     c.equal((v["kind"], v["rank"], v["stage"]), ("COMPUTE_STRAGGLER", 2, "forward+backward"),
