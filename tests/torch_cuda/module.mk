@@ -77,7 +77,7 @@ cuda_programs := $(addprefix $(cuda_tests)/,loop-12 loop-13 runtimes copies trai
 test_programs += $(cuda_programs)
 
 test-cuda: setup ## every training on the stand-in CUDA libraries: torch 2.15 with both NCCL backends, 2.9
-	@$(MAKE) --no-print-directory all $(cuda_programs)
+	@$(MAKE) --no-print-directory all $(test_programs)
 	tests/torch_cuda/run_cuda.py
 	tests/scenarios/cuda_programs
 	tests/scenarios/sim_cuda_torch 2.15.0 2.9.1
