@@ -123,10 +123,12 @@ setup: ## install what the build and the tests need, or say how
 	@tools/setup
 
 install: all ## install into $(DESTDIR)$(PREFIX)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/laggard $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/laggard $(DESTDIR)$(PREFIX)/share/man/man1 \
+	    $(DESTDIR)$(PREFIX)/share/laggard
 	install -m 755 build/laggard $(DESTDIR)$(PREFIX)/bin/laggard
 	install -m 755 -s build/liblaggard.so $(DESTDIR)$(PREFIX)/lib/laggard/liblaggard.so
 	install -m 644 doc/laggard.1 $(DESTDIR)$(PREFIX)/share/man/man1/laggard.1
+	install -m 644 schema/columns.def schema/rank.sql schema/report.schema.json $(DESTDIR)$(PREFIX)/share/laggard
 
 format: ## clang-format over all sources
 	clang-format -i $(shell git ls-files '*.c' '*.h')

@@ -84,7 +84,7 @@ int cmd_env(int argc, char **argv)
             usage();
             return 0;
         default:
-            return bad_usage("bad option");
+            return bad_usage(optopt == 'o' ? "-o needs a directory" : "unknown option");
         }
     if (!wanted || !*wanted || optind < argc)
         return bad_usage("-o DIR, and nothing else, is needed");

@@ -18,7 +18,7 @@ static const char help_text[] =
     "that can't be said. RUN is a run directory or a rank database.\n"
     "\n"
     "  --format text|json       text for people (the default), JSON for programs\n"
-    "                           (schema/report.schema.json)\n"
+    "                           (report.schema.json in share/laggard)\n"
     "  -o FILE, --output FILE   write there instead of to standard output\n"
     "  --window N               steps per window (100)\n"
     "  --steps A:B              only the steps A to B; either may be left out\n"

@@ -33,7 +33,8 @@ static const char help_text[] =
     "  laggard sql RUN \"SELECT rank, avg(dur_ms) FROM step_ms GROUP BY rank\"\n"
     "\n"
     "QUERY may also be .tables or .schema [TABLE] (what there is), .help; at the\n"
-    "prompt .quit too. Columns are explained in schema/columns.def and rank.sql;\n"
+    "prompt .quit too. Columns are explained in columns.def and rank.sql\n"
+    "(share/laggard where it is installed, else schema/);\n"
     "comm_group.group_rank is the rank's number within that group.\n";
 
 static const char columns_query[] = "SELECT m.name AS \"table\", c.name AS \"column\", c.type "

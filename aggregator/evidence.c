@@ -34,6 +34,11 @@ static const struct {
 #define DIFFERS 1.5 /* times more or less is worth telling */
 #define ASKED   16  /* of many other ranks so many are enough to compare with */
 #define ALL     0.9 /* of the others' is as much as theirs */
+/* Bytes a step. Fewer are no data: what a loader's workers say through pipes, say. Less than 0.05
+ * MB would be printed as 0.0 MB. */
+#define READS_DATA 4096
+#define READS_MUCH 5e4
+#define SEEN       0.5 /* reads a step: less often is not what makes a rank late in its steps */
 
 /* A counter of the late cycles, and what it is compared with; NAN: not measured. */
 struct pair {
@@ -194,17 +199,18 @@ static char *read_hint(const struct pair *pair)
     const struct pair *reads = &pair[COUNTER_reads], *bytes = &pair[COUNTER_read_bytes];
     const struct pair *faults = &pair[COUNTER_major_faults];
 
-    if (reads->late > 0 && reads->other == 0)
+    if (reads->late >= SEEN && reads->other == 0)
         return lg_strdup("only this rank reads");
     if (is_more(faults) && faults->late >= 1)
         return lg_format("%.0f page faults a step need I/O (%.0f elsewhere): a mapped file",
                          faults->late, faults->other);
-    if (bytes->late > 0 && is_more(bytes))
+    if (bytes->late >= READS_MUCH && is_more(bytes))
         return lg_format("it reads %.1f MB a step, elsewhere %.1f MB", bytes->late / 1e6,
                          bytes->other / 1e6);
-    if (bytes->late > 0 && bytes->other > 0 && bytes->late <= bytes->other / ALL &&
+    if (bytes->late >= READS_DATA && bytes->late <= bytes->other / ALL &&
         bytes->late >= bytes->other * ALL)
-        return lg_strdup("it reads no more than elsewhere: its reads are slow");
+        return lg_strdup("it reads no more than elsewhere: its reads are slow, or its work on what "
+                         "it reads");
     return NULL;
 }
 
@@ -240,6 +246,11 @@ static char *find_hint(const struct lg_arrivals *a, const struct lg_lateness *l,
     }
 }
 
+static double in_thousandths(double value)
+{
+    return round(value * 1e3) / 1e3;
+}
+
 json_t *lg_counters(const struct lg_arrivals *a, const struct lg_lateness *l, enum lg_blame stage,
                     char **hint)
 {
@@ -252,10 +263,12 @@ json_t *lg_counters(const struct lg_arrivals *a, const struct lg_lateness *l, en
         if (isnan(pair[c].late) || isnan(pair[c].other) ||
             !(is_more(&pair[c]) || is_less(&pair[c])))
             continue;
+        double late = in_thousandths(pair[c].late / counters[c].divisor);
+        double others = in_thousandths(pair[c].other / counters[c].divisor);
+        if (late == 0 && others == 0) /* a few bytes: "0 against 0" tells nothing */
+            continue;
         json_object_set_new(object, counters[c].name,
-                            json_pack("{sf sf}", "late",
-                                      round(pair[c].late / counters[c].divisor * 1e3) / 1e3, other,
-                                      round(pair[c].other / counters[c].divisor * 1e3) / 1e3));
+                            json_pack("{sf sf}", "late", late, other, others));
     }
     *hint = find_hint(a, l, stage, pair);
     if (json_object_size(object) > 0)

@@ -44,7 +44,8 @@ static const struct advice table[] = {
               "read_mb, avg(hidden_input_ns)/1e6 AS loader_ms, avg(major_faults) AS major_faults")},
     {LG_INPUT_STRAGGLER, ALWAYS,
      "compare the loader of rank {rank} ({host}) with the others': number of workers, storage "
-     "path, free CPU cores (laggard sql {run} \"SELECT * FROM worker\")"},
+     "path, free CPU cores (laggard sql {run} \"SELECT * FROM worker\"; no row: no worker was "
+     "forked, the training thread itself may load)"},
     {LG_INPUT_STRAGGLER, WHEN_PERIODIC,
      "a loader with {period} workers, one of which is slow, looks like this: laggard sql {run} "
      "\"SELECT * FROM worker WHERE rank = {rank}\""},
@@ -75,8 +76,9 @@ static const struct advice table[] = {
               "avg(thread_cpu_ns)/1e6 AS cpu_ms, avg(minor_faults) AS minor_faults, "
               "avg(host_syncs) AS host_syncs")},
     {LG_OPTIMIZER_STRAGGLER, ALWAYS,
-     "what rank {rank} does in its optimizer step that the others don't: more parameters (sharded "
-     "optimizer), offloaded state, hooks"},
+     "what rank {rank} does between the end of backward and the end of its optimizer step that the "
+     "others don't: gradient clipping or checks, more parameters (sharded optimizer), offloaded "
+     "state, hooks"},
     {LG_HOST_STRAGGLER, ALWAYS,
      PER_RANK("avg(other_ns-other_sync_ns)/1e6 AS own_ms, max(other_ns)/1e6 AS longest_ms, "
               "avg(thread_cpu_ns)/1e6 AS cpu_ms, avg(write_bytes)/1e6 AS written_mb, "
@@ -138,7 +140,8 @@ static const struct advice table[] = {
               "read_mb, avg(hidden_input_ns)/1e6 AS loader_ms")},
     {LG_INPUT_BOUND, ALWAYS,
      "more loader workers or a deeper prefetch (num_workers, prefetch_factor); where the workers' "
-     "time goes: laggard sql {run} \"SELECT * FROM worker\""},
+     "time goes: laggard sql {run} \"SELECT * FROM worker\" (no row: no worker was forked, the "
+     "training thread itself may load)"},
     {LG_H2D_BOUND, ALWAYS,
      PER_RANK("avg(gpu_h2d_ns)/1e6 AS h2d_ms, avg(h2d_bytes)/1e6 AS mb, "
               "avg(h2d_overlapped)/1e6 AS overlapped_mb")},

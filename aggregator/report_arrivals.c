@@ -27,7 +27,9 @@ static void print_suspects(const struct lg_diagnosis *d, FILE *out)
         if (!(s->share >= SUSPECT_SHARE))
             break;
         if (i == 0)
-            fprintf(out, "\nWho makes the others wait, in ms a step\n%7s  %-16s%10s%10s%9s\n",
+            fprintf(out,
+                    "\nWho makes the others wait, means in ms a step, split by stage\n"
+                    "%7s  %-16s%10s%10s%9s\n",
                     "rank", "stage", "late", "to gain", "share");
         fprintf(out, "%7d  %-16s", (int)s->rank, stage ? stage : "-");
         print_ms(out, s->late_ns_per_step);

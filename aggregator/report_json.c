@@ -184,7 +184,8 @@ static json_t *published_json(const struct lg_diagnosis *d)
 }
 
 /* Which columns a rank's means are given for, and whether they are whole nanoseconds: not moments
- * (start_ns), numbers that only grow and bit sets, whose means say nothing. */
+ * (start_ns), numbers that only grow and bit sets, whose means say nothing; nor columns that are
+ * not read for a report, since null would say that they were not measured. */
 enum form { FORM_NONE, FORM_NS, FORM_NUMBER };
 
 static enum form column_form(int column)
@@ -199,7 +200,7 @@ static enum form column_form(int column)
 #include "schema/columns.def"
     };
 #undef COLUMN
-    return column == LG_COL_start_ns ? FORM_NONE : forms[column];
+    return lg_diagnose_needs((enum lg_column)column) ? forms[column] : FORM_NONE;
 }
 
 static json_t *rank_json(const struct lg_rank_means *m)

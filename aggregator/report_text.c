@@ -31,13 +31,22 @@ static void print_word(FILE *out, const char *text, int length)
         fputc((unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i], out);
 }
 
+/* A percent sign stays with its number. */
+static int word_length(const char *text)
+{
+    size_t length = strcspn(text, " \n");
+    if (strncmp(text + length, " %", 2) == 0)
+        length += 1 + strcspn(text + length + 1, " \n");
+    return (int)length;
+}
+
 /* Prints words with line breaks before column WIDTH; `indent` is where later lines begin. `end` is
  * what a line that goes on ends with. */
 static void wrap_with(FILE *out, int column, int indent, const char *text, const char *end)
 {
     int width = WIDTH - (int)strlen(end);
     while (*text) {
-        int length = (int)strcspn(text, " \n");
+        int length = word_length(text);
         if (column > indent && column + 1 + length > width) {
             fprintf(out, "%s\n%*s", end, indent, "");
             column = indent;
@@ -180,8 +189,8 @@ static void print_head(const struct lg_diagnosis *d, FILE *out)
     print_ranks_line(d, out);
     print_hosts(d, out);
     char *steps = steps_text(&d->steps);
-    char *line = lg_format("%s (%lld compared, in windows of %zu); %s clock, %s%s", steps,
-                           (long long)d->steps.count, d->window,
+    char *line = lg_format("%s (%lld%s, in windows of %zu); %s clock, %s%s", steps,
+                           (long long)d->steps.count, d->one_process ? "" : " common", d->window,
                            d->clock == LG_CLOCK_GPU ? "device" : "host",
                            d->one_process ? "one process" : "strategy ",
                            d->one_process ? "" : lg_strategy_name(d->strategy));
@@ -592,7 +601,7 @@ static void print_shares(const struct lg_diagnosis *d, FILE *out)
     if (p->steps_used == 0)
         return;
     char *steps = steps_text(&d->published_steps), *waiting = waiting_words(d);
-    fprintf(out, "\nShares of the step, median rank, steps %s (%s clock):\n  ", steps,
+    fprintf(out, "\nShares of the step, median rank, last window: steps %s (%s clock):\n  ", steps,
             p->clock == LG_CLOCK_GPU ? "device" : "host");
     char *line = lg_strdup("");
     for (int s = 0; s < LG_SHARE_COUNT; s++) {
