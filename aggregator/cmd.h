@@ -5,8 +5,6 @@
 #ifndef LAGGARD_AGGREGATOR_CMD_H
 #define LAGGARD_AGGREGATOR_CMD_H
 
-#include <stdio.h>
-
 /* COMMAND(name, arguments, what it does) in the order of the help text */
 #define COMMANDS(COMMAND)                                                                          \
     COMMAND(run, "[-o DIR] [--] CMD...", "run CMD traced; its exit status is CMD's")               \
@@ -24,8 +22,8 @@
 COMMANDS(COMMAND_DECLARATION)
 #undef COMMAND_DECLARATION
 
-/* One line with the verdict over a run directory, written at the end of `laggard run`. Returns 0,
- * or -1 when there was nothing to judge (nothing is written then). */
-int report_verdict_line(const char *run_dir, FILE *out) __attribute__((weak));
+/* One line on stderr with the verdict over a run directory, written at the end of `laggard run`.
+ * Returns 0, or -1 when there was nothing to judge (nothing is written then). */
+int report_verdict_line(const char *run_dir) __attribute__((weak));
 
 #endif

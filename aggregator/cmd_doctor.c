@@ -43,11 +43,15 @@ void doctor_say(enum doctor_answer answer, const char *subject, const char *form
 {
     static const char *const words[] = {"OK", "LIMIT", "NOT OK", "NOT SET"};
     va_list arguments;
-    printf("%-8s %-14s ", words[answer], subject);
+    char *text = NULL;
     va_start(arguments, format);
-    vprintf(format, arguments);
+    if (vasprintf(&text, format, arguments) < 0)
+        text = NULL;
     va_end(arguments);
-    putchar('\n');
+    if (text)
+        error_clean(text);
+    printf("%-8s %-14s %s\n", words[answer], subject, text ? text : "out of memory");
+    free(text);
     fflush(stdout); /* what comes next may take a moment */
     bad += answer == DOCTOR_NOT_OK;
 }
@@ -333,8 +337,7 @@ int cmd_doctor(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--") == 0) {
         command++;
     } else if (argc > 1 && *argv[1] == '-') {
-        fprintf(stderr, "laggard doctor: unknown option %s (see laggard doctor --help)\n", argv[1]);
-        return 2;
+        return error_say("doctor", "unknown option %s (see laggard doctor --help)", argv[1]);
     }
     check_library();
     check_switch();

@@ -57,13 +57,12 @@ static int print_environment(const char *wanted)
     print_variable("LAGGARD_DIR", dir);
     print_variable("LAGGARD_RUN", id);
     puts("unset LAGGARD_RECORDER");
-    return ferror(stdout) ? 2 : 0;
+    return 0;
 }
 
 static int bad_usage(const char *what)
 {
-    fprintf(stderr, "laggard env: %s (see laggard env --help)\n", what);
-    return 2;
+    return error_say("env", "%s (see laggard env --help)", what);
 }
 
 int cmd_env(int argc, char **argv)

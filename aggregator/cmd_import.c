@@ -90,17 +90,16 @@ static int import_file(struct import *import, const char *dir, struct error *err
     import_writer_close(import->writer);
     import_meta_free(&import->meta);
     if (rc == 0 && import->odd)
-        fprintf(stderr,
-                "laggard: %s: other_ns does not fit dur_ns in %lld lines, first in line %lld; "
-                "what the stages leave of dur_ns is used\n",
-                import->name, import->odd, import->first_odd);
+        error_say("",
+                  "%s: other_ns does not fit dur_ns in %lld lines, first in line %lld; "
+                  "what the stages leave of dur_ns is used",
+                  import->name, import->odd, import->first_odd);
     return rc;
 }
 
 static int usage(const char *what)
 {
-    fprintf(stderr, "laggard import: %s (see laggard import --help)\n", what);
-    return 2;
+    return error_say("import", "%s (see laggard import --help)", what);
 }
 
 int cmd_import(int argc, char **argv)

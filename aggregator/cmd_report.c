@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "aggregator/cmd.h"
+#include "aggregator/json_print.h"
 #include "aggregator/load.h"
 #include "aggregator/report.h"
 
@@ -135,17 +136,18 @@ static int take_arguments(struct report_options *o, int argc, char **argv, struc
     return 0;
 }
 
-static void print_report(const struct lg_diagnosis *d, bool json, FILE *out)
+static int print_report(const struct lg_diagnosis *d, bool json, FILE *out)
 {
     if (!json) {
         report_text(d, out);
-        return;
+        return 0;
     }
     json_t *report = report_json(d);
     /* 15 digits: what a double holds for certain */
-    json_dumpf(report, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    int rc = json_print(report, JSON_INDENT(2) | JSON_REAL_PRECISION(15), out);
     fputc('\n', out);
     json_decref(report);
+    return rc;
 }
 
 static int write_report(const struct lg_diagnosis *d, const struct report_options *o,
@@ -154,9 +156,13 @@ static int write_report(const struct lg_diagnosis *d, const struct report_option
     FILE *out = o->output ? fopen(o->output, "we") : stdout;
     if (!out)
         return error_set(error, "%s: %s", o->output, strerror(errno));
-    print_report(d, o->json, out);
+    int built = print_report(d, o->json, out);
     int failed = fflush(out) != 0 || ferror(out);
     int reason = errno;
+    if (built != 0 && !failed) {
+        failed = 1;
+        reason = ENOMEM;
+    }
     if (o->output && fclose(out) != 0 && !failed) {
         failed = 1;
         reason = errno;

@@ -11,7 +11,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +22,7 @@
 #include "aggregator/collect.h"
 #include "aggregator/launch.h"
 #include "aggregator/recorder.h"
+#include "aggregator/rows.h"
 #include "aggregator/rundir.h"
 #include "aggregator/spool_place.h"
 #include "aggregator/trace_env.h"
@@ -78,21 +78,49 @@ static void untraced(struct run *run, const char *why)
         snprintf(run->info.untraced, sizeof(run->info.untraced), "%s", why);
 }
 
+static int is_control(char c)
+{
+    return (unsigned char)c < 0x20 || c == 0x7f;
+}
+
+/* How a word is quoted: 0 not at all, ' or, where a control character would break the line, $ for
+ * the form of POSIX 2024 and bash, $'\n'. */
+static char quotes_of(const char *word)
+{
+    for (const char *c = word; *c; c++)
+        if (is_control(*c))
+            return '$';
+    return *word && !strpbrk(word, " '\"\\$`*?[]{}()<>|&;#~!") ? 0 : '\'';
+}
+
+/* A character inside quotes of that kind; at most 4 of them are written. */
+static void quote_character(char quotes, char c, char text[5])
+{
+    if (quotes == '$' && is_control(c))
+        snprintf(text, 5, "\\%03o", (unsigned)(unsigned char)c);
+    else if (quotes == '$' && (c == '\'' || c == '\\'))
+        snprintf(text, 5, "\\%c", c);
+    else
+        snprintf(text, 5, c == '\'' ? "'\\''" : "%c", c);
+}
+
 /* The command line, quoted so that a shell would read it back. */
 static void quote_command(char *const argv[], char *out, size_t size)
 {
+    static const char *const opening[] = {"", "'", "$'"};
     size_t used = 0;
+    char text[5];
+
     *out = '\0';
-    for (; *argv && used + 4 < size; argv++) {
-        int plain = **argv && !strpbrk(*argv, " \t\n'\"\\$`*?[]{}()<>|&;#~!");
-        used +=
-            (size_t)snprintf(out + used, size - used, "%s%s", used ? " " : "", plain ? "" : "'");
-        for (const char *c = *argv; *c && used + 6 < size; c++)
-            if (*c == '\'')
-                used += (size_t)snprintf(out + used, size - used, "'\\''");
-            else
-                out[used++] = *c, out[used] = '\0';
-        if (!plain)
+    for (; *argv && used + 5 < size; argv++) {
+        char quotes = quotes_of(*argv);
+        used += (size_t)snprintf(out + used, size - used, "%s%s", used ? " " : "",
+                                 opening[quotes == '$' ? 2 : quotes != 0]);
+        for (const char *c = *argv; *c && used + 6 < size; c++) {
+            quote_character(quotes, *c, text);
+            used += (size_t)snprintf(out + used, size - used, "%s", text);
+        }
+        if (quotes)
             used += (size_t)snprintf(out + used, size - used, "'");
     }
 }
@@ -358,17 +386,7 @@ static void show_dir(const struct run *run, char *shown, size_t size)
     quote_command(word, shown, size);
 }
 
-static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static void say(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fputs("laggard: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-}
+#define say(...) error_say("", __VA_ARGS__)
 
 static void say_no_rank(const struct run *run)
 {
@@ -379,10 +397,20 @@ static void say_no_rank(const struct run *run)
         say("next: laggard doctor -- %s", run->info.command);
 }
 
+/* The verdict is ours, the status is the command's. */
+static const struct launch *ended;
+
+static void leave_without_verdict(void)
+{
+    launch_exit_alike(ended);
+}
+
 static void say_verdict(const struct run *run, const char *shown)
 {
     if (run->result.ranks > 0) {
-        if (!report_verdict_line || report_verdict_line(run->dir, stderr) != 0)
+        ended = &run->launch;
+        lg_out_of_memory = leave_without_verdict;
+        if (!report_verdict_line || report_verdict_line(run->dir) != 0)
             say("recorded in %s", shown);
         say("next: laggard report %s", shown);
     } else if (run->result.failed == 0) {
@@ -476,8 +504,7 @@ static int run_command(struct run *run)
 
 static int bad_usage(const char *what)
 {
-    fprintf(stderr, "laggard run: %s (see laggard run --help)\n", what);
-    return 2;
+    return error_say("run", "%s (see laggard run --help)", what);
 }
 
 int cmd_run(int argc, char **argv)

@@ -102,21 +102,25 @@ static void print_result(const char *path, char **command)
 {
     struct error error;
     struct lg_run *run = load_run(path, &error);
+    char *shown = lg_strdup(path);
+    error_clean(shown);
     if (!run) {
         /* the message begins with the path, which the line has already */
-        size_t length = strlen(path);
-        bool prefix = strncmp(error.text, path, length) == 0 && error.text[length] == ':';
-        printf("%9s %7s  %s  (%s)\n", "-", "-", path,
+        size_t length = strlen(shown);
+        bool prefix = strncmp(error.text, shown, length) == 0 && error.text[length] == ':';
+        printf("%9s %7s  %s  (%s)\n", "-", "-", shown,
                prefix ? error.text + length + 2 : error.text);
+        free(shown);
         return;
     }
     struct lg_diagnosis *d = lg_diagnose(run, NULL);
     lg_run_free(run);
     char *verdict = verdict_text(d);
     char *ranks = lg_format("%zu/%zu", d->n_seen, d->n_seen + d->n_missing);
-    printf("%9s %7lld  %s  %s\n", ranks, (long long)d->steps.count, path, verdict);
+    printf("%9s %7lld  %s  %s\n", ranks, (long long)d->steps.count, shown, verdict);
     if (d->command)
         *command = lg_strdup(d->command);
+    free(shown);
     free(ranks);
     free(verdict);
     lg_diagnosis_free(d);
@@ -133,9 +137,7 @@ static void print_run(const struct found *found)
     printf("%-16s ", date);
     print_result(found->path, &command);
     if (command) {
-        for (char *c = command; *c; c++)
-            if ((unsigned char)*c < 0x20 || *c == 0x7f)
-                *c = '?';
+        error_clean(command);
         printf("    %.74s%s\n", command, strlen(command) > 74 ? "..." : "");
     }
     free(command);

@@ -50,14 +50,13 @@ struct session {
 /* The message of SQLite, in one line. */
 static int sql_error(sqlite3 *db, int rc)
 {
+    if (rc == SQLITE_AUTH)
+        return error_say("sql", "not allowed: a run can only be read (SELECT), not changed");
     char *text = sqlite3_mprintf("%s", sqlite3_errmsg(db));
     for (char *c = text; c && *c; c++)
         if (*c == '\n')
             *c = ' ';
-    if (rc == SQLITE_AUTH)
-        fprintf(stderr, "laggard sql: not allowed: a run can only be read (SELECT), not changed\n");
-    else
-        fprintf(stderr, "laggard sql: %s\n", text ? text : "out of memory");
+    error_say("sql", "%s", text ? text : "out of memory");
     sqlite3_free(text);
     return 2;
 }
@@ -98,7 +97,7 @@ static int show_schema(const struct session *session, const char *table)
         sqlite3_step(stmt) == SQLITE_ROW)
         status = run_statements(session, sql);
     else
-        fprintf(stderr, "laggard sql: no such table: %s (see .tables)\n", table ? table : "step");
+        error_say("sql", "no such table: %s (see .tables)", table ? table : "step");
     sqlite3_finalize(stmt);
     sqlite3_free(sql);
     sqlite3_free(check);
@@ -121,9 +120,8 @@ static int dot_command(const struct session *session, char *line)
         puts("SQL up to its ';', or .tables, .schema [TABLE], .quit");
         return 0;
     }
-    fprintf(stderr,
-            "laggard sql: no such command: %s (there are .tables, .schema [TABLE], .quit)\n", name);
-    return 2;
+    return error_say("sql", "no such command: %s (there are .tables, .schema [TABLE], .quit)",
+                     name);
 }
 
 /* QUERY of the command line. */
@@ -199,8 +197,7 @@ static int read_statements(const struct session *session)
 
 static int usage(const char *what, const char *which)
 {
-    fprintf(stderr, "laggard sql: %s%s (see laggard sql --help)\n", what, which);
-    return 2;
+    return error_say("sql", "%s%s (see laggard sql --help)", what, which);
 }
 
 static int run_session(const char *run, const char *query, enum sql_format format)
@@ -214,8 +211,6 @@ static int run_session(const char *run, const char *query, enum sql_format forma
     if (all) {
         struct session session = {sql_union_handle(all), format, isatty(STDIN_FILENO)};
         status = query ? run_query(&session, query) : read_statements(&session);
-        if (status == 0 && (fflush(stdout) || ferror(stdout)))
-            status = usage("standard output can't be written", "");
     } else {
         status = error_exit(&error);
     }

@@ -85,19 +85,28 @@ static void add_recorder(void *context, const struct rundir_info *info)
         add_place(places, info->spool_dir);
 }
 
+/* A link in a run that came from elsewhere may lead to the spools of another one. */
+static int is_real_directory(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 /* RUN, RUN/spool and RUN/spool/HOST: what processes without a recorder on their host wrote. */
 static void add_run_places(struct places *places, const char *run_dir)
 {
     char path[PATH_MAX], host[PATH_MAX];
 
     add_place(places, run_dir);
-    if (snprintf(path, sizeof(path), "%s/spool", run_dir) >= (int)sizeof(path))
+    if (snprintf(path, sizeof(path), "%s/spool", run_dir) >= (int)sizeof(path) ||
+        !is_real_directory(path))
         return;
     add_place(places, path);
     DIR *dir = opendir(path);
     for (struct dirent *e; dir && (e = readdir(dir));)
         if (*e->d_name != '.' &&
-            snprintf(host, sizeof(host), "%s/%s", path, e->d_name) < (int)sizeof(host))
+            snprintf(host, sizeof(host), "%s/%s", path, e->d_name) < (int)sizeof(host) &&
+            is_real_directory(host))
             add_place(places, host);
     if (dir)
         closedir(dir);

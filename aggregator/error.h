@@ -18,4 +18,12 @@ int error_set(struct error *error, const char *format, ...) __attribute__((forma
  * unreadable input. */
 int error_exit(const struct error *error);
 
+/* Prints one line of any length on stderr, "laggard: " or "laggard WHO: " before it, and returns 2.
+ * Nothing else of this program writes there. */
+int error_say(const char *who, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Replaces control characters in place, those of UTF-8 above 0x7f as well: names in files of others
+ * land in terminals. */
+void error_clean(char *text);
+
 #endif

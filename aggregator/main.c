@@ -1,10 +1,14 @@
 /*
  * main.c - the `laggard` program: finds the command and runs it.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "aggregator/cmd.h"
+#include "aggregator/error.h"
 
 struct command {
     const char *name, *arguments, *text;
@@ -25,13 +29,12 @@ static int help(void)
          "  laggard --version         the version\n\n"
          "RUN is a run directory (laggard-YYYYmmdd-HHMMSS-PID by default) or a database in it.\n"
          "Exit status 2: bad usage or unreadable input.");
-    return ferror(stdout) ? 2 : 0;
+    return 0;
 }
 
 static int usage_error(const char *what, const char *name)
 {
-    fprintf(stderr, "laggard: %s '%s' (see laggard --help)\n", what, name);
-    return 2;
+    return error_say("", "%s '%s' (see laggard --help)", what, name);
 }
 
 static int run_command(int argc, char **argv)
@@ -46,14 +49,33 @@ static int run_command(int argc, char **argv)
     return usage_error("no such command:", argv[0]);
 }
 
-int main(int argc, char **argv)
+/* A file of ours that was opened in the place of a closed stdin, stdout or stderr would be read or
+ * written to in its stead. What is opened here behaves as if closed, also in a command that is
+ * started: exec closes it. */
+static void keep_closed_descriptors(void)
+{
+    int fd;
+    do
+        fd = open("/", O_PATH | O_CLOEXEC);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* The status, unless what was printed did not arrive. A pipe that its reader closed is a signal. */
+static int check_output(int status)
+{
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0)
+        return error_say("", "standard output: %s", strerror(errno));
+    return status;
+}
+
+static int run_named(int argc, char **argv)
 {
     const char *first = argc > 1 ? argv[1] : "";
 
-    if (!*first) {
-        fputs("laggard: no command given (see laggard --help)\n", stderr);
-        return 2;
-    }
+    if (!*first)
+        return error_say("", "no command given (see laggard --help)");
     if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || strcmp(first, "help") == 0)
         return help();
     if (strcmp(first, "--version") == 0) {
@@ -63,4 +85,10 @@ int main(int argc, char **argv)
     if (*first == '-')
         return usage_error("unknown option", first);
     return run_command(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    keep_closed_descriptors();
+    return check_output(run_named(argc, argv));
 }

@@ -403,12 +403,25 @@ struct rankdb *rankdb_create(const char *path, struct error *error)
     return db;
 }
 
+/* Where somebody else decides on names, root too makes and removes no files. */
+static int is_own_directory(const char *path)
+{
+    char dir[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    struct stat st;
+    int n = slash ? snprintf(dir, sizeof(dir), "%.*s/.", (int)(slash - path), path)
+                  : snprintf(dir, sizeof(dir), ".");
+
+    return n < (int)sizeof(dir) && stat(dir, &st) == 0 &&
+           (st.st_uid == geteuid() || st.st_uid == 0);
+}
+
 /* A writer that was killed inside a transaction leaves a journal, which only somebody who may write
  * can roll back: the first reader does it. */
 static void roll_back_journal(const char *path)
 {
     sqlite3 *handle = NULL;
-    if (check_writable(path, NULL) != 0)
+    if (check_writable(path, NULL) != 0 || !is_own_directory(path))
         return;
     if (sqlite3_open_v2(path, &handle, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK) {
         sqlite3_busy_timeout(handle, RANKDB_READER_BUSY_MS);
@@ -450,8 +463,7 @@ static int no_tricks(void *context, int action, const char *first, const char *s
                : SQLITE_OK;
 }
 
-/* The file may be anybody's: what its views say is run only as far as ours need it. */
-static void distrust(sqlite3 *handle)
+void rankdb_distrust(sqlite3 *handle)
 {
     sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
@@ -461,6 +473,19 @@ static void distrust(sqlite3 *handle)
     sqlite3_set_authorizer(handle, no_tricks, NULL);
 }
 
+/* Reading a file in WAL mode makes two more beside it. Read through SQLite's own descriptor, since
+ * closing another one would drop its locks. */
+static int is_wal(sqlite3 *handle)
+{
+    sqlite3_file *file = NULL;
+    unsigned char version[2] = {0, 0}; /* of the format, for writing and for reading */
+
+    return sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK &&
+           file && file->pMethods &&
+           file->pMethods->xRead(file, version, sizeof(version), 18) == SQLITE_OK &&
+           (version[0] == 2 || version[1] == 2);
+}
+
 static int open_for_reading(struct rankdb *db, struct error *error)
 {
     /* one thread at a time uses a connection: its own mutex would cost a fifth of a report */
@@ -468,7 +493,9 @@ static int open_for_reading(struct rankdb *db, struct error *error)
                         reader_vfs(db->path)) != SQLITE_OK)
         return rankdb_fail(db, error);
     sqlite3_busy_timeout(db->handle, RANKDB_READER_BUSY_MS);
-    distrust(db->handle);
+    rankdb_distrust(db->handle);
+    if (is_wal(db->handle))
+        return error_set(error, "%s: in SQLite's WAL mode, which laggard does not use", db->path);
     if (sqlite3_exec(db->handle, "SELECT count(*) FROM sqlite_master", NULL, NULL, NULL) !=
             SQLITE_OK &&
         sqlite3_errcode(db->handle) == SQLITE_READONLY)

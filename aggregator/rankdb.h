@@ -70,6 +70,9 @@ struct rankdb *rankdb_create(const char *path, struct error *error);
 /* Opens read-only. Fails on files that are not rank databases or have a newer schema. */
 struct rankdb *rankdb_open(const char *path, struct error *error);
 
+/* For a file that may be anybody's: what its views say is run only as far as ours need it. */
+void rankdb_distrust(sqlite3 *handle);
+
 void rankdb_close(struct rankdb *db);
 
 /* The SQLite handle, for queries over tables and views. */

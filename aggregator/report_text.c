@@ -27,8 +27,10 @@
 /* Command lines and paths land in terminals: no control characters. */
 static void print_word(FILE *out, const char *text, int length)
 {
-    for (int i = 0; i < length; i++)
-        fputc((unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i], out);
+    char *word = lg_format("%.*s", length, text);
+    error_clean(word);
+    fputs(word, out);
+    free(word);
 }
 
 /* A percent sign stays with its number. */

@@ -4,17 +4,25 @@
  */
 #include "aggregator/rows.h"
 
+#include "aggregator/error.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static void say_and_exit(void)
+{
+    error_say("", "out of memory");
+    exit(1);
+}
+
+void (*lg_out_of_memory)(void) = say_and_exit;
+
 static void *or_die(void *block)
 {
-    if (!block) {
-        fprintf(stderr, "laggard: out of memory\n");
-        exit(1);
-    }
+    if (!block)
+        lg_out_of_memory();
     return block;
 }
 

@@ -131,7 +131,11 @@ static inline int64_t lg_rank_value(const struct lg_rank *rank, enum lg_column c
     return rank->value[column] ? rank->value[column][row] : LG_NULL;
 }
 
-/* Allocation that ends the program with one line when memory is out. */
+/* What happens when memory is out; does not return. The default writes one line and exits with 1.
+ */
+extern void (*lg_out_of_memory)(void);
+
+/* Allocation that never returns NULL: see above. */
 void *lg_alloc(size_t count, size_t size); /* zeroed */
 void *lg_realloc(void *block, size_t count, size_t size);
 char *lg_strdup(const char *text);

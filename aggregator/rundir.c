@@ -18,6 +18,8 @@
 #include <jansson.h>
 #include <sqlite3.h>
 
+#include "aggregator/rankdb.h"
+
 #define RUN_SCHEMA_VERSION 1
 #define LG_NONE            (-1) /* no time */
 
@@ -348,6 +350,22 @@ static void take_value(struct rundir_info *info, const char *key, sqlite3_stmt *
 #undef NUMBER
 }
 
+/* Some dozen rows: more work than this is a view made to hold us. */
+#define MOST_WORK 1000000
+
+static int too_much(void *unused)
+{
+    (void)unused;
+    return 1;
+}
+
+static int read_with_care(sqlite3 *db)
+{
+    rankdb_distrust(db);
+    sqlite3_progress_handler(db, MOST_WORK, too_much, NULL);
+    return 1;
+}
+
 static int read_file(const char *file, struct rundir_info *info, struct error *error)
 {
     sqlite3 *db = NULL;
@@ -361,6 +379,7 @@ static int read_file(const char *file, struct rundir_info *info, struct error *e
         return error_set(error, "%s: not a file", file);
     /* the file is only ever replaced as a whole: no locks */
     if (sqlite3_open_v2(file, &db, SQLITE_OPEN_READONLY, "unix-none") == SQLITE_OK &&
+        read_with_care(db) &&
         sqlite3_prepare_v2(db, "SELECT key, value FROM meta", -1, &stmt, NULL) == SQLITE_OK)
         while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
             const char *key = (const char *)sqlite3_column_text(stmt, 0);

@@ -9,6 +9,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "aggregator/json_print.h"
 
 /* Widths of a table come from its first rows; later ones may be wider and then push out the line.
  */
@@ -82,6 +85,8 @@ static char *escaped(const char *text)
             *to++ = c == '\n' ? 'n' : 't';
         } else if (c < 0x20 || c == 0x7f) {
             to += snprintf(to, 5, "\\x%02x", c);
+        } else if (c == 0xc2 && (text[1] & 0xe0) == 0x80) { /* U+0080 to U+009F */
+            to += snprintf(to, 5, "\\x%02x", (unsigned char)*++text);
         } else {
             *to++ = (char)c;
         }
@@ -128,9 +133,12 @@ struct table {
 static void table_flush(struct table *t, sqlite3_stmt *stmt, bool head)
 {
     for (int c = 0; head && c < t->columns; c++) {
-        struct cell cell = {(char *)sqlite3_column_name(stmt, c), 0, t->numbers[c]};
+        struct cell cell = {escaped(sqlite3_column_name(stmt, c)), 0, t->numbers[c]};
+        if (!cell.text)
+            continue;
         cell.width = utf8_width(cell.text);
         print_cell(&cell, t->widths[c], c == t->columns - 1, t->out);
+        free(cell.text);
     }
     for (size_t i = 0; i < t->rows * (size_t)t->columns; i++) {
         int c = (int)(i % (size_t)t->columns);
@@ -196,8 +204,10 @@ static int output_table(sqlite3_stmt *stmt, FILE *out)
     int rc = SQLITE_NOMEM;
     if (t.widths && t.numbers && t.cells) {
         for (int c = 0; c < t.columns; c++) {
-            t.widths[c] = utf8_width(sqlite3_column_name(stmt, c));
+            char *name = escaped(sqlite3_column_name(stmt, c));
+            t.widths[c] = name ? utf8_width(name) : 0;
             t.numbers[c] = true;
+            free(name);
         }
         rc = table_rows(&t, stmt);
     }
@@ -209,10 +219,8 @@ static int output_table(sqlite3_stmt *stmt, FILE *out)
 
 /* --- CSV ----------------------------------------------------------------------------------- */
 
-static void csv_field(const char *text, FILE *out)
+static void csv_text(const char *text, FILE *out)
 {
-    if (!text)
-        return;
     if (*text && !strpbrk(text, ",\"\r\n")) {
         fputs(text, out);
         return;
@@ -224,6 +232,16 @@ static void csv_field(const char *text, FILE *out)
         fputc(*text, out);
     }
     fputc('"', out);
+}
+
+/* Programs get a text as it is, a terminal without its control characters. */
+static void csv_field(const char *text, FILE *out)
+{
+    char *shown = text && isatty(fileno(out)) ? escaped(text) : NULL;
+
+    if (text)
+        csv_text(shown ? shown : text, out);
+    free(shown);
 }
 
 static int output_csv(sqlite3_stmt *stmt, FILE *out)
@@ -296,7 +314,7 @@ static int json_row(sqlite3_stmt *stmt, FILE *out)
             return -1;
         }
     }
-    int rc = json_dumpf(row, out, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    int rc = json_print(row, JSON_COMPACT | JSON_REAL_PRECISION(15), out);
     json_decref(row);
     return rc;
 }

@@ -50,7 +50,7 @@ struct sql_union {
 
 static void say_left_out(const char *why)
 {
-    fprintf(stderr, "laggard: left out: %s\n", why);
+    error_say("", "left out: %s", why);
 }
 
 static void mark_bad(struct sql_union *all, size_t file, const char *why)
