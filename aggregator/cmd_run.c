@@ -257,7 +257,8 @@ static void step_aside(void)
     if (chdir("/") != 0)
         return;
     sched_setscheduler(0, SCHED_BATCH, &none);
-    setpriority(PRIO_PROCESS, 0, 10);
+    if (getpriority(PRIO_PROCESS, 0) < 10)
+        setpriority(PRIO_PROCESS, 0, 10);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
