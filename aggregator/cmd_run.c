@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,6 +39,7 @@ struct run {
     int quiet;
     int joined; /* to a run of another host: its line is said there */
     char dir[PATH_MAX];
+    int dir_fd;          /* the same, wherever it is moved; -1: none */
     char file[PATH_MAX]; /* run.sqlite */
     char note[PATH_MAX + 256];
     char earlier[sizeof(((struct rundir_info *)0)->command)]; /* the run that DIR holds, "": none */
@@ -344,6 +346,30 @@ static void tidy_run_dir(const struct run *run)
     rmdir(path);
 }
 
+/* Where the run directory is now: somebody may have moved it while the command ran. */
+static void follow_directory(struct run *run)
+{
+    char link[64], now[PATH_MAX];
+    struct stat held, there;
+
+    if (run->dir_fd < 0)
+        return;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", run->dir_fd);
+    ssize_t n = readlink(link, now, sizeof(now) - 1);
+    now[n > 0 ? n : 0] = '\0';
+    if (strcmp(now, run->dir) != 0 && fstat(run->dir_fd, &held) == 0 && stat(now, &there) == 0 &&
+        held.st_dev == there.st_dev && held.st_ino == there.st_ino &&
+        strncmp(run->file, run->dir, strlen(run->dir)) == 0) {
+        char name[NAME_MAX + 1];
+        snprintf(name, sizeof(name), "%s", strrchr(run->file, '/') + 1);
+        snprintf(run->dir, sizeof(run->dir), "%s", now);
+        snprintf(run->file, sizeof(run->file), "%.*s/%s",
+                 (int)(sizeof(run->file) - sizeof(name) - 1), now, name);
+    }
+    close(run->dir_fd);
+    run->dir_fd = -1;
+}
+
 static void finish_run(struct run *run)
 {
     struct collect_result other;
@@ -352,6 +378,7 @@ static void finish_run(struct run *run)
 
     if (!*run->dir)
         return;
+    follow_directory(run);
     run->info.end_ns = now_ns(CLOCK_REALTIME);
     run->info.exit_status = launch_exit_status(&run->launch);
     run->info.signal = launch_signal(&run->launch);
@@ -479,6 +506,17 @@ static void remove_run(const struct run *run)
         rmdir(run->dir); /* only if it is empty */
 }
 
+/* No descriptor or no process is left for us: the command takes our place. */
+static int run_alone(struct run *run, struct error *error)
+{
+    remove_run(run);
+    if (!run->quiet && !run->joined)
+        say("the command runs untraced: %s", error->text);
+    int status = launch_exec(run->argv, NULL, error);
+    error_exit(error);
+    return status;
+}
+
 static int run_command(struct run *run)
 {
     struct error error = {""};
@@ -488,12 +526,15 @@ static int run_command(struct run *run)
         say("%s holds a run already (%s): it stays, the ranks of this one become further attempts",
             run->dir, run->earlier);
     int status = start(run, &error);
+    if (status == 125)
+        return run_alone(run, &error);
     if (status != 0) {
         remove_run(run);
         error_exit(&error);
         return status;
     }
     step_aside();
+    run->dir_fd = *run->dir ? open(run->dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     open_recorder(run);
     record_while_running(run);
     record_the_end(run);

@@ -146,6 +146,10 @@ static int parse_step(const json_t *object, struct import_line *line, struct err
             return error_set(error, "key \"%s\" is no column of table step", key);
         if (column >= 0 && take_value(key, value, &line->value[column], error))
             return -1;
+        /* a start may be a date */
+        if (column >= 0 && column != LG_COL_start_ns && line->value[column] > LG_LARGEST)
+            return error_set(error, "key \"%s\": %lld is too large", key,
+                             (long long)line->value[column]);
     }
     settle_other(line);
     line->value[LG_COL_sources] =

@@ -104,8 +104,13 @@ int launch_start(struct launch *l, char *const argv[], const struct launch_varia
         run_child(l, argv, variable, &inherited, pipe_ends[1]);
     close(pipe_ends[1]);
     if (l->pid < 0) {
+        failed = failed ? failed : own_failure("fork", error);
         close(pipe_ends[0]);
-        return failed ? failed : own_failure("fork", error);
+        if (l->signals >= 0)
+            close(l->signals);
+        sigaction(SIGCHLD, &inherited, NULL);
+        sigprocmask(SIG_SETMASK, &l->old_mask, NULL);
+        return failed;
     }
     int reason = read_exec_error(pipe_ends[0]);
     close(pipe_ends[0]);

@@ -129,22 +129,30 @@ int rankdb_path(char *path, size_t size, const char *dir, int64_t rank, int64_t 
     return n < 0 || (size_t)n >= size ? -1 : 0;
 }
 
+/* A prefix and 1 to 9 digits; nothing else that C takes for a number. */
+static int take_prefixed(const char **name, const char *prefix, int64_t *number)
+{
+    const char *at = *name + strlen(prefix);
+    size_t digits;
+
+    if (strncmp(*name, prefix, strlen(prefix)) != 0)
+        return 0;
+    digits = strspn(at, "0123456789");
+    if (digits < 1 || digits > 9)
+        return 0;
+    *number = strtoll(at, NULL, 10);
+    *name = at + digits;
+    return 1;
+}
+
 int rankdb_parse_name(const char *name, int64_t *rank, int64_t *attempt)
 {
-    long long r = -1, a = 0;
-    int end = 0;
-
-    if (sscanf(name, "rank-%lld%n", &r, &end) != 1 || r < 0)
+    *attempt = 0;
+    if (!take_prefixed(&name, "rank-", rank))
         return 0;
-    name += end;
-    end = 0;
-    if (sscanf(name, ".a%lld%n", &a, &end) == 1)
-        name += end;
-    if (a < 0 || strcmp(name, ".sqlite") != 0)
+    if (name[0] == '.' && name[1] == 'a' && !take_prefixed(&name, ".a", attempt))
         return 0;
-    *rank = r;
-    *attempt = a;
-    return 1;
+    return strcmp(name, ".sqlite") == 0;
 }
 
 /* ---- the schema, built from columns.def ---- */

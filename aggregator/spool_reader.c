@@ -233,9 +233,6 @@ int spool_library(const struct spool *spool, uint32_t i, struct rank_library *li
 
 /* ---- rows ---- */
 
-/* 18 years in nanoseconds, half an exabyte: no value of a step is larger. */
-#define LARGEST (INT64_C(1) << 59)
-
 /* A copy of a slot's row; 0 = it can't be one. */
 static int read_row(const struct lg_slot *slot, uint32_t state, int64_t *step,
                     int64_t value[LG_COLUMNS])
@@ -247,10 +244,10 @@ static int read_row(const struct lg_slot *slot, uint32_t state, int64_t *step,
         for (int c = LG_COL_gpu_dur_ns; c < LG_COLUMNS; c++)
             value[c] = LG_NULL;
     for (int c = 0; c < LG_COLUMNS; c++)
-        if (value[c] != LG_NULL && (value[c] > LARGEST || value[c] < -LARGEST))
+        if (value[c] != LG_NULL && (value[c] > LG_LARGEST || value[c] < -LG_LARGEST))
             return 0;
     int64_t dur = value[LG_COL_dur_ns];
-    return number <= (uint64_t)LARGEST && (dur == LG_NULL || dur >= 0);
+    return number <= (uint64_t)LG_LARGEST && (dur == LG_NULL || dur >= 0);
 }
 static_assert(LG_COL_gpu_dur_ns + 16 == LG_COLUMNS, "the device's columns are the last ones");
 

@@ -49,6 +49,9 @@
 #define LG_LIBRARIES     8u
 #define LG_RING_OFFSET   (8u * LG_PAGE)
 #define LG_NULL          INT64_MIN /* a column's value when it was not measured */
+/* 18 years in nanoseconds, half an exabyte: no value of a step is larger, and sums can't overflow
+ */
+#define LG_LARGEST (INT64_C(1) << 59)
 
 /* the six stages, in the order of the columns */
 #define LG_STAGES(X)        X(input_wait) X(h2d) X(forward) X(backward) X(optimizer) X(other)
