@@ -126,17 +126,15 @@ int run_files_find(const char *run, struct run_files *files, struct error *error
 {
     struct stat st;
     memset(files, 0, sizeof(*files));
-    files->path = lg_strdup(run);
     if (stat(run, &st))
         return errno == ENOENT || errno == ENOTDIR
                    ? error_set(error, "%s: no such run", run)
                    : error_set(error, "%s: %s", run, strerror(errno));
-    if (S_ISDIR(st.st_mode)) {
-        free(files->path);
+    if (S_ISDIR(st.st_mode))
         return find_in_directory(run, files, error);
-    }
     if (!S_ISREG(st.st_mode))
         return error_set(error, "%s: not a run (neither a directory nor a file)", run);
+    files->path = lg_strdup(run);
     return find_single(run, files, error);
 }
 
