@@ -5,16 +5,16 @@ import sys
 import tempfile
 
 sys.path[:0] = [os.environ["JOBS"]]
-from common import BATCH, STEPS, Fault, Truth, knob, process_state  # noqa: E402
+from common import BATCH, STEPS, Fault, Net, Truth, knob, process_state  # noqa: E402
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 from transformers import Trainer, TrainerCallback, TrainingArguments  # noqa: E402
 
-from shared import Reader, Watched  # noqa: E402
+from shared import Reader  # noqa: E402
 
 
-class Classifier(Watched):
+class Classifier(Net):
     def forward(self, x, labels=None):
         loss = nn.functional.cross_entropy(super().forward(x), labels)
         return {"loss": loss, "logits": x.new_zeros(len(x), 8)}

@@ -6,14 +6,14 @@ import sys
 import tempfile
 
 sys.path[:0] = [os.environ["JOBS"]]
-from common import BATCH, STEPS, Fault, Truth, knob, process_state  # noqa: E402
+from common import BATCH, STEPS, Fault, Net, Truth, knob, process_state  # noqa: E402
 
 import lightning  # noqa: E402
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
-from shared import Reader, Watched  # noqa: E402
+from shared import Reader  # noqa: E402
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 job, accumulate, evaluate = Reader(Fault, Truth), knob("ACC", 1), knob("EVAL")
@@ -22,7 +22,7 @@ job, accumulate, evaluate = Reader(Fault, Truth), knob("ACC", 1), knob("EVAL")
 class Module(lightning.LightningModule):
     def __init__(self):
         super().__init__()
-        self.net = Watched(job)
+        self.net = Net(job)
 
     def training_step(self, batch, index):
         x, y = batch

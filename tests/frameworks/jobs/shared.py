@@ -1,11 +1,10 @@
-"""What the framework jobs share: data and a model that are slow on one rank if asked, and the truth of
-what happened. The faults are those of tests/torch/jobs/common.py."""
+"""What the framework jobs share: data that is slow on one rank if asked, and the truth of what happened. The
+faults and the model are those of tests/torch/jobs/common.py."""
 import os
 import time
 
 import torch
 from common import BATCH, CLASSES, WIDTH
-from torch import nn
 from torch.utils.data import Dataset
 
 
@@ -58,25 +57,3 @@ class Samples(Dataset):
             self.job.sleep("input", self.asked // BATCH)
         self.asked += 1
         return {"x": self.x[i], self.labels: self.y[i]} if self.labels else (self.x[i], self.y[i])
-
-
-class Watched(nn.Module):
-    """A small classifier, slow in forward and backward if asked; not in evaluation."""
-
-    def __init__(self, job, hidden=64):
-        super().__init__()
-        object.__setattr__(self, "job", job)
-        self.first = nn.Sequential(nn.Linear(WIDTH, hidden), nn.ReLU())
-        self.last = nn.Linear(hidden, CLASSES)
-
-    def forward(self, x):
-        if self.training:
-            self.job.sleep("forward")
-        out = self.last(self.first(x))
-        if self.training and out.requires_grad:
-            out.register_hook(self.slow_gradient)
-        return out
-
-    def slow_gradient(self, gradient):
-        self.job.sleep("backward")
-        return gradient
